@@ -1,0 +1,333 @@
+//! The nouns of one exchange: what a caller asks, what an upstream is asked and answers, what came of it.
+//!
+//! No wire shapes here: only `mcp` knows how an outcome looks on the wire.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::json::Object;
+
+/// The closed set of error codes: thirteen of seed 001, and those that gates and discovery need besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// The arguments break the tool's schema or rules.
+    InvalidArgument,
+    /// The upstream refused docent's own credentials.
+    AuthenticationFailed,
+    /// The caller or the upstream user may not do this.
+    Forbidden,
+    /// The thing asked for does not exist (or is hidden, which is the same answer).
+    NotFound,
+    /// The state upstream does not allow it now.
+    Conflict,
+    /// Too many calls; `retry_after_seconds` tells when.
+    RateLimited,
+    /// The upstream cannot be reached, or is not there at all.
+    UpstreamUnavailable,
+    /// The upstream did not answer in time, and nothing was changed.
+    UpstreamTimeout,
+    /// The upstream answered something that does not fit its contract.
+    UpstreamSchemaMismatch,
+    /// The upstream (or this version of it) has no such function.
+    UnsupportedCapability,
+    /// A part was done and a part was not.
+    PartialFailure,
+    /// A write was sent and its outcome is not known: never retry blindly.
+    UnknownOutcome,
+    /// A fault inside docent.
+    InternalError,
+    /// The caller's tier does not reach the tool.
+    TierNotPermitted,
+    /// A person has to confirm first.
+    ConfirmationRequired,
+    /// The same request key came with other arguments.
+    ReplayKeyCollision,
+    /// Not even one row fits the token budget; the message names one that works.
+    BudgetTooSmall,
+    /// The cursor is not valid (any more): start again without it.
+    StaleCursor,
+}
+
+impl ErrorCode {
+    /// The code as it stands in results, e.g. `INVALID_ARGUMENT`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "INVALID_ARGUMENT",
+            Self::AuthenticationFailed => "AUTHENTICATION_FAILED",
+            Self::Forbidden => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::Conflict => "CONFLICT",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::UpstreamUnavailable => "UPSTREAM_UNAVAILABLE",
+            Self::UpstreamTimeout => "UPSTREAM_TIMEOUT",
+            Self::UpstreamSchemaMismatch => "UPSTREAM_SCHEMA_MISMATCH",
+            Self::UnsupportedCapability => "UNSUPPORTED_CAPABILITY",
+            Self::PartialFailure => "PARTIAL_FAILURE",
+            Self::UnknownOutcome => "UNKNOWN_OUTCOME",
+            Self::InternalError => "INTERNAL_ERROR",
+            Self::TierNotPermitted => "TIER_NOT_PERMITTED",
+            Self::ConfirmationRequired => "CONFIRMATION_REQUIRED",
+            Self::ReplayKeyCollision => "REPLAY_KEY_COLLISION",
+            Self::BudgetTooSmall => "BUDGET_TOO_SMALL",
+            Self::StaleCursor => "STALE_CURSOR",
+        }
+    }
+
+    /// All codes, for tables and for scripts that name one.
+    pub const ALL: [Self; 18] = [
+        Self::InvalidArgument,
+        Self::AuthenticationFailed,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::Conflict,
+        Self::RateLimited,
+        Self::UpstreamUnavailable,
+        Self::UpstreamTimeout,
+        Self::UpstreamSchemaMismatch,
+        Self::UnsupportedCapability,
+        Self::PartialFailure,
+        Self::UnknownOutcome,
+        Self::InternalError,
+        Self::TierNotPermitted,
+        Self::ConfirmationRequired,
+        Self::ReplayKeyCollision,
+        Self::BudgetTooSmall,
+        Self::StaleCursor,
+    ];
+
+    /// The code of a text such as `NOT_FOUND`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.as_str() == text)
+    }
+}
+
+/// A failed call, for people and for models: a code, a message that says what to do, whether to retry.
+#[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
+#[error("{code_text}: {message}", code_text = code.as_str())]
+pub struct ToolError {
+    /// The closed code.
+    pub code: ErrorCode,
+    /// One or two sentences, safe to show: no secrets, no stack traces, no rejected values.
+    pub message: String,
+    /// Whether the same call may be sent again and could succeed.
+    pub retryable: bool,
+    /// The argument that is wrong, as a JSON Pointer such as `/limit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// When to retry, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+    /// Anything further that helps, e.g. required scopes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<Value>>,
+}
+
+impl ToolError {
+    /// An error that is not to be retried.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            retryable: false,
+            field: None,
+            retry_after_seconds: None,
+            details: None,
+        }
+    }
+
+    /// Marks it as safe to retry.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.retryable = true;
+        self
+    }
+
+    /// Names the wrong argument by JSON Pointer.
+    #[must_use]
+    pub fn field(mut self, pointer: impl Into<String>) -> Self {
+        self.field = Some(pointer.into());
+        self
+    }
+
+    /// Adds details.
+    #[must_use]
+    pub fn details(mut self, details: Value) -> Self {
+        self.details = Some(Box::new(details));
+        self
+    }
+
+    /// Says when to retry.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        (self.retry_after_seconds, self.retryable) = (Some(seconds), true);
+        self
+    }
+}
+
+/// One call as a caller asks it, after the wire and before anything was decided.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The id or the wire name, as the caller wrote it.
+    pub tool: String,
+    /// The arguments.
+    pub arguments: Object,
+    /// How long to wait before the call becomes a job.
+    pub wait: Duration,
+    /// The caller's own key for a replay.
+    pub request_key: Option<String>,
+}
+
+/// What docent asks an upstream for one call.
+#[derive(Debug, Clone)]
+pub enum UpstreamRequest {
+    /// The tool's arguments, for the adapter's own binding to shape (OpenAPI, MCP, command).
+    Arguments(Object),
+    /// An HTTP request that a template or a script shaped, below the upstream's `base_url`.
+    Http(HttpRequest),
+}
+
+/// An HTTP request below an upstream's `base_url`. Host and scheme are never part of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpRequest {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// Begins with `/`; every segment is already percent-encoded, no segment is `.` or `..`.
+    pub path: String,
+    /// Decoded pairs in order; encoded when sent.
+    pub query: Vec<(String, String)>,
+    /// Headers besides those of the upstream itself; `authorization` and `host` are refused.
+    pub headers: Vec<(String, String)>,
+    /// The body, if any.
+    pub body: Option<HttpBody>,
+}
+
+/// A request body.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HttpBody {
+    /// Sent as `application/json` unless a content type header says otherwise.
+    Json(Value),
+    /// Sent as `application/x-www-form-urlencoded`.
+    Form(Vec<(String, String)>),
+    /// Sent as `multipart/form-data`.
+    Multipart(Vec<Part>),
+    /// Sent as they are.
+    Raw {
+        /// The content type.
+        content_type: String,
+        /// The bytes.
+        bytes: Bytes,
+    },
+}
+
+/// One part of a multipart body.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The field's name.
+    pub name: String,
+    /// The file name, for files.
+    pub file_name: Option<String>,
+    /// The part's own content type.
+    pub content_type: Option<String>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// What an upstream answered, read within its budget.
+#[derive(Debug, Clone)]
+pub struct UpstreamReply {
+    /// The HTTP status; 200 for kinds without one, 500 for an MCP `isError`, the exit code's stand-in for commands.
+    pub status: u16,
+    /// Allow-listed headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// What came.
+    pub body: ReplyBody,
+    /// Things worth telling the caller: cut output, ignored parts.
+    pub warnings: Vec<String>,
+}
+
+/// The body of a reply.
+#[derive(Debug, Clone)]
+pub enum ReplyBody {
+    /// Nothing.
+    Empty,
+    /// Bytes with their media type (without parameters, lower case), e.g. an HTTP body or a command's output.
+    Bytes {
+        /// `application/json`, `text/plain`, …
+        media_type: String,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// The answer of an MCP server, its blocks kept as they came so that nothing unknown is lost.
+    Mcp(McpReply),
+    /// A value made inside docent (scripts).
+    Value(Value),
+}
+
+/// A `CallToolResult` of an upstream MCP server.
+#[derive(Debug, Clone, Default)]
+pub struct McpReply {
+    /// The content blocks, each as raw JSON.
+    pub content: Vec<Box<RawValue>>,
+    /// The structured half, as raw JSON.
+    pub structured: Option<Box<RawValue>>,
+    /// The upstream's own verdict.
+    pub is_error: bool,
+    /// `_meta` of the result.
+    pub meta: Option<Box<RawValue>>,
+}
+
+/// What came of a call. Every consumer matches it whole.
+#[derive(Debug, Clone)]
+pub enum ToolOutcome {
+    /// A result.
+    Completed(ToolResult),
+    /// A failure that the caller is told.
+    Failed(ToolError),
+}
+
+/// A successful, bounded result.
+#[derive(Debug, Clone, Default)]
+pub struct ToolResult {
+    /// The structured half. Its compact JSON is also the text half, byte for byte.
+    pub structured: Option<Value>,
+    /// The text half where there is no structured one (already bounded).
+    pub text: Option<String>,
+    /// Further content blocks as raw JSON (images, audio, resource links), already bounded.
+    pub blocks: Vec<Box<RawValue>>,
+    /// `_meta` members to pass through.
+    pub meta: Option<Value>,
+    /// Whether the result is marked as an error although it was delivered (an upstream's own `isError`).
+    pub is_error: bool,
+}
+
+/// One thing that was left out of an answer: what, how many, why, and the way to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Omission {
+    /// What was left out, e.g. `records`, `input_schema`, `/data/0/body`.
+    pub name: String,
+    /// How many, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Why: `limit`, `token_budget`, `byte_budget`, `compact_projection`, …
+    pub reason: String,
+    /// How to get it.
+    pub restore_with: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_text() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::parse(code.as_str()), Some(code));
+            assert_eq!(serde_json::to_value(code).unwrap(), Value::from(code.as_str()));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Bounded JSON: the only place that turns bytes into values. Byte and depth ceilings, canonical bytes,
+//! exact encoded length, cuts at character boundaries, capped file reads.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::limits::JSON_DEPTH_MAX;
+
+/// A JSON object.
+pub type Object = Map<String, Value>;
+
+/// Why bytes are not JSON that docent takes.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// More bytes than the boundary allows.
+    #[error("{bytes} bytes are more than the {max} allowed here")]
+    TooLarge {
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// Nested deeper than [`JSON_DEPTH_MAX`].
+    #[error("nested deeper than {JSON_DEPTH_MAX} levels")]
+    TooDeep,
+    /// Not JSON, or not of the expected shape.
+    #[error("{0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A file could not be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Parses at most `max` bytes into a value of at most [`JSON_DEPTH_MAX`] levels.
+pub fn parse(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
+    let value: Value = parse_as(bytes, max)?;
+    if depth_exceeds(&value, JSON_DEPTH_MAX) { Err(JsonError::TooDeep) } else { Ok(value) }
+}
+
+/// Parses at most `max` bytes into `T`. `serde_json` itself refuses more than 128 levels.
+#[expect(clippy::disallowed_methods, reason = "this is the bounded reader that the ban points to")]
+pub fn parse_as<T: DeserializeOwned>(bytes: &[u8], max: usize) -> Result<T, JsonError> {
+    if bytes.len() > max {
+        return Err(JsonError::TooLarge { bytes: bytes.len(), max });
+    }
+    Ok(serde_json::from_slice(bytes)?)
+}
+
+/// Reads a file of at most `max` bytes.
+pub fn read_capped(path: &Path, max: usize) -> Result<Vec<u8>, JsonError> {
+    let file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    file.take(u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > max {
+        let whole =
+            std::fs::metadata(path).map_or(bytes.len(), |m| usize::try_from(m.len()).unwrap_or(usize::MAX));
+        return Err(JsonError::TooLarge { bytes: whole.max(bytes.len()), max });
+    }
+    Ok(bytes)
+}
+
+/// Reads a UTF-8 file of at most `max` bytes.
+pub fn read_text_capped(path: &Path, max: usize) -> Result<String, JsonError> {
+    String::from_utf8(read_capped(path, max)?)
+        .map_err(|e| JsonError::Io(io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8: {e}"))))
+}
+
+/// Whether a value is nested deeper than `max` levels (a scalar has level 0).
+pub fn depth_exceeds(value: &Value, max: usize) -> bool {
+    match value {
+        Value::Array(items) => max == 0 || items.iter().any(|v| depth_exceeds(v, max - 1)),
+        Value::Object(map) => max == 0 || map.values().any(|v| depth_exceeds(v, max - 1)),
+        _ => false,
+    }
+}
+
+/// Compact JSON bytes. A value cannot fail to serialise; a foreign `Serialize` that does gives `null`.
+pub fn to_bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec())
+}
+
+/// Compact JSON text.
+pub fn to_text<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// The exact length in bytes of the compact JSON of a value, without building it.
+pub fn encoded_len<T: Serialize + ?Sized>(value: &T) -> usize {
+    struct Counter(usize);
+    impl Write for Counter {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            self.0 += buf.len();
+            Ok(buf.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, value).map_or(4, |()| counter.0)
+}
+
+/// Canonical bytes: compact, object keys sorted by code unit at every level, arrays in order.
+/// Equal values have equal bytes; used for hashing and for replay keys.
+pub fn canonical(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_canonical(value, &mut out);
+    out
+}
+
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            out.push(b'{');
+            for (i, key) in keys.into_iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                out.extend(to_bytes(key));
+                out.push(b':');
+                write_canonical(map.get(key).unwrap_or(&Value::Null), out);
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write_canonical(item, out);
+            }
+            out.push(b']');
+        }
+        scalar => out.extend(to_bytes(scalar)),
+    }
+}
+
+/// The longest prefix of `text` that has at most `max` bytes and ends at a character boundary.
+pub fn cut(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = format!("{}{}", "[".repeat(101), "]".repeat(101));
+        assert!(matches!(parse(deep.as_bytes(), 1_000), Err(JsonError::TooDeep)));
+        let fits = format!("{}{}", "[".repeat(100), "]".repeat(100));
+        assert!(parse(fits.as_bytes(), 1_000).is_ok());
+        assert!(matches!(parse(b"[1]", 2), Err(JsonError::TooLarge { bytes: 3, max: 2 })));
+    }
+
+    #[test]
+    fn canonical_bytes_ignore_key_order_only() {
+        assert_eq!(
+            canonical(&json!({"b": [2, 1], "a": {"y": 1, "x": 2}})),
+            br#"{"a":{"x":2,"y":1},"b":[2,1]}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_fits_and_never_splits_a_character(text in "\\PC{0,40}", max in 0usize..200) {
+            let part = cut(&text, max);
+            prop_assert!(part.len() <= max && text.starts_with(part));
+            prop_assert!(part.len() == text.len() || max - part.len() < 4);
+        }
+
+        #[test]
+        fn encoded_len_is_exact(text in "\\PC{0,40}", n in any::<i64>()) {
+            let value = json!({"t": text, "n": [n, null, true]});
+            prop_assert_eq!(encoded_len(&value), to_bytes(&value).len());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Every ceiling of docent as a named value with its reason. Settings may lower or raise those marked
+//! *default*; the others are fixed.
+
+use std::time::Duration;
+
+/// Bytes of one HTTP request body at most: arguments of a call are small, files go to `/api/v1/files`.
+pub const REQUEST_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of one line on the stdio wire: the same body without HTTP.
+pub const STDIO_LINE_BYTES_MAX: usize = REQUEST_BODY_BYTES_MAX;
+/// Nesting of any JSON that enters: `serde_json` refuses more than 128, clients break earlier.
+pub const JSON_DEPTH_MAX: usize = 100;
+/// Bytes of one file of a home (TOML, YAML, cases): hand-written files are far smaller.
+pub const HOME_FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one Rhai source: compile time grows faster than the text (facts: 20,000 arms take 3.6 s).
+pub const SCRIPT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one OpenAPI document: GitHub's has 13 MB.
+pub const OPENAPI_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a catalog file after unpacking: 22,742 tools take 24 MiB.
+pub const CATALOG_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of a structured result (*default* of `budgets.result_bytes`, seed 001).
+pub const RESULT_BYTES: usize = 64 * 1024;
+/// Bytes of the text half of an unprojected result (*default* of `budgets.text_bytes`, seed 002).
+pub const TEXT_BYTES: usize = 50 * 1024;
+/// Bytes read of one upstream reply (*default* of `budgets.upstream_read_bytes`, seed 001).
+pub const UPSTREAM_READ_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of the server's instructions (*default* of `budgets.instructions_bytes`: clients cut at 2 KiB).
+pub const INSTRUCTIONS_BYTES: usize = 2048;
+/// Records of one projected page (seed 001).
+pub const RESULT_RECORDS: usize = 100;
+/// Elements of a list inside a record (seed 001).
+pub const RESULT_NESTED: usize = 100;
+/// Tools on one page of `tools/list` (*default* of `server.page_size`, seed 000).
+pub const PAGE_SIZE: usize = 200;
+/// Bytes of one page of `tools/list`: a stock client refuses an SSE event above 1 MiB.
+pub const PAGE_BYTES_MAX: usize = 768 * 1024;
+/// Permitted tools up to which `auto` lists in full (*default* of `server.listed_tools_max`).
+pub const LISTED_TOOLS_MAX: usize = 100;
+/// Bytes of a tool's name on the wire: what clients leave after their own prefixes.
+pub const WIRE_NAME_BYTES_MAX: usize = 48;
+/// Bytes of an input schema on the wire before `docent check` warns (*default* of `budgets.schema_bytes_per_tool`).
+pub const SCHEMA_BYTES_PER_TOOL: usize = 32 * 1024;
+/// Tools one upstream may bring: an upstream that never ends its list must end somewhere.
+pub const TOOLS_PER_UPSTREAM_MAX: usize = 50_000;
+/// Pages walked of one upstream's list.
+pub const LIST_PAGES_MAX: usize = 1_000;
+/// Unicode code points of a search query (seed 004).
+pub const QUERY_CHARS_MAX: usize = 4_096;
+/// How long a direct call waits for its tool (seed 000).
+pub const CALL_WAIT: Duration = Duration::from_mins(2);
+/// How long `run_tool` waits when it does not say (seed 000).
+pub const RUN_WAIT: Duration = Duration::from_mins(1);
+/// How long `run_tool` may ask to wait.
+pub const RUN_WAIT_MAX: Duration = Duration::from_mins(5);
+/// How long one upstream call may take (*default* of `timeout_ms`).
+pub const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(30);
+/// Calls at once to one upstream (*default* of `concurrency`).
+pub const UPSTREAM_CONCURRENCY: usize = 64;
+/// Sessions of the session wire held at once, over all callers.
+pub const SESSIONS_MAX: usize = 10_000;
+/// Sessions of one caller: a client that forgets its sessions must not push out the others.
+pub const SESSIONS_PER_CALLER_MAX: usize = 1_000;
+/// A session is forgotten after this long without a request.
+pub const SESSION_IDLE: Duration = Duration::from_mins(30);
+/// Event streams (GET and `subscriptions/listen`) of one caller at once.
+pub const STREAMS_PER_CALLER_MAX: usize = 100;
+/// Messages of one 2025-03-26 batch.
+pub const BATCH_MESSAGES_MAX: usize = 64;

@@ -1,0 +1,3 @@
+//! The `docent` program.
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! JSON Schemas as docent uses them: kept as text, compiled on first use, shared by content.
+//!
+//! A schema of an upstream is untrusted: no reference is ever fetched, depth and size are bounded.
+
+mod text;
+mod validate;
+
+pub use text::SchemaText;
+pub use validate::{SchemaProblem, Validators};
