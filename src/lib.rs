@@ -3,14 +3,27 @@
 //! Modules in reading order, lowest rank first; a module names only modules of lower ranks
 //! (`tests/it/tidy.rs` checks it, `ARCHITECTURE.md` explains it).
 
+pub mod app;
+pub mod auth;
+pub mod cache;
 pub mod call;
 pub mod catalog;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod diagnostic;
+pub mod gateway;
 pub mod id;
 pub mod json;
 pub mod limits;
+pub mod mcp;
 pub mod policy;
+pub mod projection;
 pub mod schema;
+pub mod script;
+pub mod search;
 pub mod secret;
 pub mod settings;
+pub mod snapshot;
+pub mod transport;
+pub mod upstream;

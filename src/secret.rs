@@ -31,9 +31,64 @@ impl fmt::Display for Secret {
     }
 }
 
+/// Looks up the references `${env:NAME}` and `${file:PATH}` of settings. `config` makes one that reads the
+/// process environment and files; tests make one from a table.
+#[derive(Clone)]
+pub struct Resolver(Arc<dyn Fn(Reference<'_>) -> Option<String> + Send + Sync>);
+
+/// One reference inside a setting's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference<'a> {
+    /// `${env:NAME}`
+    Env(&'a str),
+    /// `${file:PATH}`, relative to the home
+    File(&'a str),
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resolver")
+    }
+}
+
+impl Resolver {
+    /// A resolver from a look-up; `None` means that the variable or file is not there.
+    pub fn new(look_up: impl Fn(Reference<'_>) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(look_up))
+    }
+
+    /// Replaces every reference in `text`. The error names the reference that has no value, never a value.
+    pub fn expand(&self, text: &str) -> Result<Secret, String> {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            out.push_str(before);
+            let (inner, tail) = after.split_once('}').ok_or_else(|| "`${` without its `}`".to_owned())?;
+            let reference = match inner.split_once(':') {
+                Some(("env", name)) => Reference::Env(name),
+                Some(("file", path)) => Reference::File(path),
+                _ => return Err(format!("`${{{inner}}}` is not `${{env:NAME}}` or `${{file:PATH}}`")),
+            };
+            out.push_str(&(self.0)(reference).ok_or_else(|| format!("`${{{inner}}}` has no value"))?);
+            rest = tail;
+        }
+        out.push_str(rest);
+        Ok(Secret::new(out))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn references_are_expanded_or_named() {
+        let resolver = Resolver::new(|r| (r == Reference::Env("KEY")).then(|| "k".to_owned()));
+        assert_eq!(resolver.expand("Bearer ${env:KEY}!").unwrap().expose(), "Bearer k!");
+        assert_eq!(resolver.expand("${env:NONE}").unwrap_err(), "`${env:NONE}` has no value");
+        assert_eq!(resolver.expand("${KEY}").unwrap_err(), "`${KEY}` is not `${env:NAME}` or `${file:PATH}`");
+        assert!(resolver.expand("${env:KEY").is_err());
+    }
 
     #[test]
     fn a_secret_prints_nothing_of_itself() {

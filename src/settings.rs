@@ -286,7 +286,7 @@ impl Section {
         for item in items {
             match &item.value {
                 Node::Scalar(Value::String(text)) => {
-                    out.push(Located { value: text.clone(), offset: item.offset })
+                    out.push(Located { value: text.clone(), offset: item.offset });
                 }
                 _ => self.mismatch(key, item, "an array of strings"),
             }
@@ -356,7 +356,7 @@ impl Section {
         for (i, item) in items.iter().enumerate() {
             match &item.value {
                 Node::Table(entries) => {
-                    out.push(self.child(format!("{}[{i}]", self.full_key(key)), item.offset, entries.clone()))
+                    out.push(self.child(format!("{}[{i}]", self.full_key(key)), item.offset, entries.clone()));
                 }
                 _ => self.mismatch(key, item, "an array of tables"),
             }

@@ -1,0 +1,1 @@
+//! Rosters and replays. The only module that knows moka.

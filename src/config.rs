@@ -1,0 +1,1 @@
+//! From the files of a home to settings, every mistake told at once.

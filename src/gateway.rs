@@ -1,0 +1,1 @@
+//! The use cases, without any wire: list, search, describe, call.

@@ -1,0 +1,1 @@
+//! The MCP wire: JSON-RPC, both eras. The only module that knows it.

@@ -1,0 +1,1 @@
+//! Arguments to an upstream request, an upstream reply to a small result under a schema.

@@ -1,0 +1,1 @@
+//! Rhai, sandboxed. The only module that knows it.

@@ -1,0 +1,1 @@
+//! Ranked search over the catalog. The only module that knows tantivy.

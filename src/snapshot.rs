@@ -1,0 +1,1 @@
+//! One generation: catalog, policies, projections, index; built whole, published whole.

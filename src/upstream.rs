@@ -1,0 +1,1 @@
+//! Adapters to what runs the tools: HTTP and OpenAPI services, MCP servers, local commands, catalogs.
