@@ -356,7 +356,11 @@ impl Section {
         for (i, item) in items.iter().enumerate() {
             match &item.value {
                 Node::Table(entries) => {
-                    out.push(self.child(format!("{}[{i}]", self.full_key(key)), item.offset, entries.clone()));
+                    out.push(self.child(
+                        format!("{}[{i}]", self.full_key(key)),
+                        item.offset,
+                        entries.clone(),
+                    ));
                 }
                 _ => self.mismatch(key, item, "an array of tables"),
             }

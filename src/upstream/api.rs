@@ -1,0 +1,179 @@
+//! The port that every adapter implements.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{UpstreamReply, UpstreamRequest};
+use crate::catalog::Tool;
+use crate::diagnostic::Diagnostics;
+use crate::id::UpstreamId;
+use crate::policy::Permit;
+use crate::projection::ProjectionSpec;
+
+/// Where progress of a running call goes: `(progress, total, message)`. Must not block.
+#[derive(Clone)]
+pub struct ProgressSink(Arc<dyn Fn(f64, Option<f64>, Option<&str>) + Send + Sync>);
+
+impl ProgressSink {
+    /// A sink from a function.
+    pub fn new(sink: impl Fn(f64, Option<f64>, Option<&str>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+
+    /// Reports progress.
+    pub fn report(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        (self.0)(progress, total, message);
+    }
+}
+
+impl fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgressSink")
+    }
+}
+
+/// One decided call on its way out.
+#[derive(Debug)]
+pub struct Invocation<'a> {
+    /// The proof that policy allowed it.
+    pub permit: &'a Permit,
+    /// The tool's name at the upstream.
+    pub name: &'a str,
+    /// What to ask.
+    pub request: UpstreamRequest,
+    /// When to give up.
+    pub deadline: Instant,
+    /// Fires when the caller gives up: abort the request, kill the process group, send `cancelled`.
+    pub cancel: CancellationToken,
+    /// Where progress goes, if the caller wants it.
+    pub progress: Option<ProgressSink>,
+    /// Correlation id, sent along where the upstream's kind has a place for it.
+    pub correlation_id: &'a str,
+    /// Whether the tool only reads: decides if a lost answer is safe to retry.
+    pub read_only: bool,
+}
+
+/// Whether the same request may be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It would fail again.
+    Never,
+    /// Nothing was done; sending again is safe.
+    Safe,
+    /// After this many seconds.
+    After(u64),
+    /// It was sent, its outcome is not known.
+    Unknown,
+}
+
+/// Whose fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorSource {
+    /// The caller's arguments.
+    Caller,
+    /// docent or its configuration.
+    Internal,
+    /// The upstream.
+    Upstream,
+    /// The caller gave up.
+    Cancelled,
+    /// The deadline passed.
+    Timeout,
+    /// The reply was larger than its budget.
+    TooLarge,
+    /// The reply is not of the upstream's own contract.
+    Malformed,
+    /// The upstream refused docent's credentials.
+    Credentials,
+    /// The upstream knows no such tool or route.
+    Unsupported,
+}
+
+/// A call that brought no reply. The message is safe to show: no secret, no address with credentials.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct UpstreamError {
+    /// Whose fault.
+    pub source_kind: ErrorSource,
+    /// Whether to send again.
+    pub retry: Retry,
+    /// What happened, for the caller.
+    pub message: String,
+    /// More, for the log only.
+    pub detail: String,
+}
+
+/// Whether an upstream can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpstreamState {
+    /// Its tools are known and calls work as far as is known.
+    Up,
+    /// Not asked yet.
+    Unknown,
+    /// Asked just now; no answer yet.
+    Connecting,
+    /// Calls fail; the tools shown are the last ones known.
+    Down,
+}
+
+/// What is known of an upstream, for `/readyz`, `docent_context` and search receipts.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpstreamStatus {
+    /// Its id.
+    pub id: UpstreamId,
+    /// Its kind: `mcp`, `openapi`, …
+    pub kind: &'static str,
+    /// Whether it can be used.
+    pub state: UpstreamState,
+    /// Whether its whole list of tools is known; `false` says why in `note`.
+    pub complete: bool,
+    /// How many tools it brings.
+    pub tools: usize,
+    /// The last failure or what is incomplete.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+/// A tool of an upstream and how its calls are shaped.
+#[derive(Debug, Clone)]
+pub struct Discovered {
+    /// The tool, overrides of `upstream.toml` applied.
+    pub tool: Tool,
+    /// Request and result shaping, where `upstream.toml` has any.
+    pub projection: Option<Arc<ProjectionSpec>>,
+}
+
+/// All tools of an upstream, as far as they are known.
+#[derive(Debug, Clone, Default)]
+pub struct Discovery {
+    /// The tools.
+    pub tools: Vec<Discovered>,
+    /// Whether these are all: `false` when a page, a bound or a malformed entry cost some.
+    pub complete: bool,
+    /// What was skipped and why.
+    pub problems: Diagnostics,
+}
+
+/// An adapter to one upstream. Shared; all methods may run at once.
+pub trait Upstream: Send + Sync + fmt::Debug {
+    /// Its id.
+    fn id(&self) -> &UpstreamId;
+
+    /// Finds its tools. Static kinds answer from their files at once; MCP upstreams connect.
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, UpstreamError>>;
+
+    /// Runs one decided call. Bounded in time by `deadline`, in bytes by the upstream's read budget.
+    fn invoke<'a>(&'a self, call: Invocation<'a>) -> BoxFuture<'a, Result<UpstreamReply, UpstreamError>>;
+
+    /// What is known of it now.
+    fn status(&self) -> UpstreamStatus;
+
+    /// Ends its connections and processes.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
