@@ -1,0 +1,122 @@
+//! What goes into and comes out of the use cases.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::ToolOutcome;
+use crate::catalog::ToolAnnotations;
+use crate::diagnostic::Diagnostic;
+use crate::id::Generation;
+use crate::json;
+use crate::policy::{DiscoveryMode, Principal, ScopeChallenge};
+use crate::schema::SchemaText;
+use crate::upstream::{ProgressSink, UpstreamStatus};
+
+/// Whom a request speaks for and how it may end early. The first parameter of every use case.
+#[derive(Debug, Clone)]
+pub struct RequestContext {
+    /// The caller.
+    pub principal: Arc<Principal>,
+    /// The discovery mode of the connection (`?discovery=`, `--discovery`): it beats every other source.
+    pub discovery: Option<DiscoveryMode>,
+    /// The correlation id: in every log line and error of the request, sent on to upstreams.
+    pub correlation_id: Arc<str>,
+    /// Fires when the caller gives up or the server drains.
+    pub cancel: CancellationToken,
+    /// Where progress goes, if the caller gave a token.
+    pub progress: Option<ProgressSink>,
+}
+
+impl RequestContext {
+    /// A context that nothing cancels, without progress and without a connection mode.
+    pub fn new(principal: Arc<Principal>, correlation_id: impl Into<Arc<str>>) -> Self {
+        Self {
+            principal,
+            discovery: None,
+            correlation_id: correlation_id.into(),
+            cancel: CancellationToken::new(),
+            progress: None,
+        }
+    }
+}
+
+/// A tool as a list shows it. Clones are cheap: all parts are shared.
+#[derive(Debug, Clone)]
+pub struct ToolEntry {
+    /// The wire name: what a caller writes in `tools/call`.
+    pub name: Arc<str>,
+    /// A title for people.
+    pub title: Option<Arc<str>>,
+    /// What it does, for models.
+    pub description: Arc<str>,
+    /// The input schema as shown: an object at its root.
+    pub input_schema: SchemaText,
+    /// The output schema, where docent guarantees one.
+    pub output_schema: Option<SchemaText>,
+    /// MCP's hints.
+    pub annotations: ToolAnnotations,
+}
+
+impl ToolEntry {
+    /// What the entry takes on the wire in bytes, a little more rather than less.
+    pub fn bytes(&self) -> usize {
+        /// Member names, punctuation and all five annotations.
+        const FRAME: usize = 260;
+        FRAME
+            + self.name.len()
+            + self.title.as_deref().map_or(0, json::encoded_len)
+            + json::encoded_len(&*self.description)
+            + self.input_schema.len()
+            + self.output_schema.as_ref().map_or(0, SchemaText::len)
+            + self.annotations.title.as_deref().map_or(0, json::encoded_len)
+    }
+}
+
+/// One page of the list of tools.
+#[derive(Debug, Clone, Default)]
+pub struct ToolPage {
+    /// The entries: on the first page the meta-tools come first, then tools in id order.
+    pub tools: Vec<ToolEntry>,
+    /// The token of the next page, if there is one.
+    pub next_cursor: Option<String>,
+}
+
+/// Why there is no page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// The cursor is malformed, forged, another caller's, or of an older generation: one answer for all.
+    #[error("the cursor is not valid (any more); start again without it")]
+    BadCursor,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone)]
+pub enum CallAnswer {
+    /// It was carried out, or it failed in a way that the model should read.
+    Outcome(ToolOutcome),
+    /// No such tool for this caller: unknown and hidden give this one answer.
+    UnknownTool,
+    /// More scopes are needed first. On HTTP this is a 403 before any byte of a body.
+    Challenge(ScopeChallenge),
+}
+
+/// What a caller is shown of the catalog, as one digest: equal digests mean an equal list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Surface(pub [u8; 32]);
+
+/// Whether the server does its work, for `/readyz`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Readiness {
+    /// Whether everything is as the home wants it.
+    pub ready: bool,
+    /// The generation that serves.
+    pub generation: Generation,
+    /// Why it is not ready: one sentence each.
+    pub reasons: Vec<String>,
+    /// The mistakes of a reload that failed; the generation before it serves on.
+    pub diagnostics: Vec<Diagnostic>,
+    /// Every upstream's state.
+    pub upstreams: Vec<UpstreamStatus>,
+}

@@ -1,0 +1,38 @@
+//! Everything an operator's home says, parsed but not yet built: what `config` hands to [`build`](super::build).
+
+use std::path::PathBuf;
+
+use crate::diagnostic::SourceFile;
+use crate::id::UpstreamId;
+
+use super::ServerSettings;
+
+/// A parsed home (contract §1.1). Only enabled upstreams are in it.
+#[derive(Debug, Clone, Default)]
+pub struct Home {
+    /// The folder itself.
+    pub dir: PathBuf,
+    /// What docent.toml says of the server.
+    pub settings: ServerSettings,
+    /// The enabled upstreams, in id order.
+    pub packs: Vec<Pack>,
+    /// `scripts/lib/*.rhai`, in file-name order.
+    pub library: Vec<SourceFile>,
+    /// `policies/*.rhai`, in file-name order.
+    pub policies: Vec<SourceFile>,
+    /// `index/ranking.toml`
+    pub ranking: Option<SourceFile>,
+    /// `index/synonyms.toml`
+    pub synonyms: Option<SourceFile>,
+}
+
+/// `scripts/<upstream>/`: an upstream and what shapes its calls.
+#[derive(Debug, Clone)]
+pub struct Pack {
+    /// The name of the folder.
+    pub id: UpstreamId,
+    /// `scripts/<upstream>/*.rhai`, in file-name order.
+    pub scripts: Vec<SourceFile>,
+    /// `scripts/<upstream>/schemas/*.json`, in file-name order.
+    pub schemas: Vec<SourceFile>,
+}
