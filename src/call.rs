@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::json::Object;
+use crate::json::{JsonText, Object};
 
 /// The closed set of error codes: thirteen of seed 001, and those that gates and discovery need besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -35,6 +35,8 @@ pub enum ErrorCode {
     UpstreamSchemaMismatch,
     /// The upstream (or this version of it) has no such function.
     UnsupportedCapability,
+    /// The upstream understood the call and refused it by a rule of its own.
+    UpstreamRejected,
     /// A part was done and a part was not.
     PartialFailure,
     /// A write was sent and its outcome is not known: never retry blindly.
@@ -67,6 +69,7 @@ impl ErrorCode {
             Self::UpstreamTimeout => "UPSTREAM_TIMEOUT",
             Self::UpstreamSchemaMismatch => "UPSTREAM_SCHEMA_MISMATCH",
             Self::UnsupportedCapability => "UNSUPPORTED_CAPABILITY",
+            Self::UpstreamRejected => "UPSTREAM_REJECTED",
             Self::PartialFailure => "PARTIAL_FAILURE",
             Self::UnknownOutcome => "UNKNOWN_OUTCOME",
             Self::InternalError => "INTERNAL_ERROR",
@@ -79,7 +82,7 @@ impl ErrorCode {
     }
 
     /// All codes, for tables and for scripts that name one.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::InvalidArgument,
         Self::AuthenticationFailed,
         Self::Forbidden,
@@ -90,6 +93,7 @@ impl ErrorCode {
         Self::UpstreamTimeout,
         Self::UpstreamSchemaMismatch,
         Self::UnsupportedCapability,
+        Self::UpstreamRejected,
         Self::PartialFailure,
         Self::UnknownOutcome,
         Self::InternalError,
@@ -294,7 +298,7 @@ pub enum ToolOutcome {
 #[derive(Debug, Clone, Default)]
 pub struct ToolResult {
     /// The structured half. Its compact JSON is also the text half, byte for byte.
-    pub structured: Option<Value>,
+    pub structured: Option<JsonText>,
     /// The text half where there is no structured one (already bounded).
     pub text: Option<String>,
     /// Further content blocks as raw JSON (images, audio, resource links), already bounded.

@@ -3,15 +3,76 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::limits::JSON_DEPTH_MAX;
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
+
+/// Compact JSON as text: immutable, cheap to clone, written into answers without parsing it again.
+///
+/// A result is kept in this form so that numbers stay digit for digit what the upstream sent, and so that
+/// the text half of a result is the structured half, byte for byte.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct JsonText(Arc<RawValue>);
+
+impl JsonText {
+    /// The text of a value.
+    pub fn of(value: &Value) -> Self {
+        Self::parse(to_text(value)).unwrap_or_else(|_| Self(Arc::from(RawValue::NULL.to_owned())))
+    }
+
+    /// Takes a text that should be JSON.
+    pub fn parse(text: String) -> Result<Self, JsonError> {
+        Ok(Self(Arc::from(RawValue::from_string(text)?)))
+    }
+
+    /// The compact JSON.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The same as raw JSON.
+    pub fn raw(&self) -> &RawValue {
+        &self.0
+    }
+
+    /// As a value, for looking inside: numbers beyond 64 bits become floats there, so never send this on.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(self.0.get()).unwrap_or(Value::Null)
+    }
+
+    /// Bytes of the text.
+    pub fn len(&self) -> usize {
+        self.0.get().len()
+    }
+
+    /// Whether the text is empty, which no JSON is.
+    pub fn is_empty(&self) -> bool {
+        self.0.get().is_empty()
+    }
+}
+
+impl From<&Value> for JsonText {
+    fn from(value: &Value) -> Self {
+        Self::of(value)
+    }
+}
+
+impl PartialEq for JsonText {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for JsonText {}
 
 /// Why bytes are not JSON that docent takes.
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +231,15 @@ mod tests {
             canonical(&json!({"b": [2, 1], "a": {"y": 1, "x": 2}})),
             br#"{"a":{"x":2,"y":1},"b":[2,1]}"#
         );
+    }
+
+    #[test]
+    fn json_text_keeps_every_digit() {
+        let text = r#"{"id":123456789012345678901234567890,"price":0.1000000000000000055}"#;
+        let kept = JsonText::parse(text.to_owned()).unwrap();
+        assert_eq!(to_text(&kept), text);
+        assert!(JsonText::parse("{".to_owned()).is_err());
+        assert_eq!(JsonText::of(&json!([1])).value(), json!([1]));
     }
 
     proptest! {
