@@ -1,0 +1,316 @@
+//! A lean load generator: the same 2 KB `tools/call` straight to an MCP upstream and through docent, in one run.
+//!
+//! `cargo bench --bench proxy` starts the upstream and `docent serve` as processes of their own, checks every
+//! answer, and prints p50 and p99 of both and their ratio at 1 and 32 clients, on both wires, with the number
+//! of requests the upstream saw per call. Budgets stand in `benches/README.md`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a measuring program, not the server"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const ROUNDS: usize = 5;
+const CALLS: usize = 4_000;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    match std::env::args().nth(1).as_deref() {
+        Some("upstream") => runtime.block_on(upstream()),
+        _ => runtime.block_on(compare()),
+    }
+}
+
+/// A minimal session-wire MCP server with one echo tool; `/count` tells how many POSTs it saw.
+async fn upstream() {
+    let count = Arc::new(AtomicU64::new(0));
+    let app = Router::new()
+        .route("/mcp", post(answer))
+        .route(
+            "/count",
+            get(|State(c): State<Arc<AtomicU64>>| async move { c.load(Ordering::Relaxed).to_string() }),
+        )
+        .with_state(count);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", listener.local_addr().unwrap());
+    std::io::stdout().flush().unwrap();
+    axum::serve(listener.tap_io(|s| s.set_nodelay(true).unwrap()), app).await.unwrap();
+}
+
+async fn answer(State(count): State<Arc<AtomicU64>>, body: Bytes) -> Response {
+    count.fetch_add(1, Ordering::Relaxed);
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let id = request["id"].clone();
+    let result = match request["method"].as_str() {
+        Some("initialize") => {
+            json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "lean", "version": "1"}})
+        }
+        Some("tools/list") => {
+            json!({"tools": [{"name": "echo", "description": "Echoes its text.", "annotations": {"readOnlyHint": true},
+            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}]})
+        }
+        Some("tools/call") => {
+            json!({"content": [{"type": "text", "text": request["params"]["arguments"]["text"]}]})
+        }
+        Some("ping") => json!({}),
+        Some(method) if !method.starts_with("notifications/") => {
+            let error =
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "unknown method"}});
+            return (StatusCode::OK, [("content-type", "application/json")], error.to_string())
+                .into_response();
+        }
+        _ => return StatusCode::ACCEPTED.into_response(),
+    };
+    let answer = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+    let mut headers = HeaderMap::new();
+    headers.insert("content-type", "application/json".parse().unwrap());
+    headers.insert("mcp-session-id", "lean".parse().unwrap());
+    (headers, answer).into_response()
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// One keep-alive HTTP/1.1 connection that posts JSON and reads JSON.
+struct Client {
+    stream: TcpStream,
+    address: String,
+    headers: String,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    async fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            address: address.to_owned(),
+            headers: String::new(),
+            buffer: Vec::with_capacity(16_384),
+        }
+    }
+
+    async fn post(&mut self, body: &str) -> (String, String) {
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{}content-length: {}\r\n\r\n{body}",
+            self.address,
+            self.headers,
+            body.len()
+        );
+        self.stream.write_all(request.as_bytes()).await.unwrap();
+        self.read().await
+    }
+
+    async fn read(&mut self) -> (String, String) {
+        self.buffer.clear();
+        let mut chunk = vec![0u8; 16_384];
+        loop {
+            if let Some(end) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+                let head = String::from_utf8_lossy(&self.buffer[..end]).to_lowercase();
+                let length = header(&head, "content-length").map_or(0, |l| l.parse().unwrap());
+                while self.buffer.len() < end + 4 + length {
+                    let n = self.stream.read(&mut chunk).await.unwrap();
+                    assert!(n > 0, "the server closed the connection");
+                    self.buffer.extend_from_slice(&chunk[..n]);
+                }
+                return (head, String::from_utf8_lossy(&self.buffer[end + 4..]).into_owned());
+            }
+            let n = self.stream.read(&mut chunk).await.unwrap();
+            assert!(n > 0, "the server closed the connection");
+            self.buffer.extend_from_slice(&chunk[..n]);
+        }
+    }
+
+    async fn open_session(&mut self) {
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}});
+        let (head, _) = self.post(&hello.to_string()).await;
+        let session = header(&head, "mcp-session-id").unwrap();
+        self.headers = format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
+        self.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    }
+
+    fn stateless(&mut self, tool: &str) {
+        self.headers =
+            format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
+    }
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn call_body(tool: &str, text: &str, stateless: bool) -> String {
+    let mut params = json!({"name": tool, "arguments": {"text": text}});
+    if stateless {
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+    }
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+}
+
+/// Runs `CALLS` calls over `clients` connections; sorted latencies in microseconds.
+async fn load(address: &str, tool: &str, clients: usize, stateless: bool) -> Vec<u64> {
+    let mut jobs = Vec::new();
+    for _ in 0..clients {
+        jobs.push(tokio::spawn(one_client(address.to_owned(), tool.to_owned(), CALLS / clients, stateless)));
+    }
+    let mut all = Vec::new();
+    for job in jobs {
+        all.extend(job.await.unwrap());
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Calls that are not counted: they warm connections and caches.
+const WARM_UP: usize = 50;
+
+async fn one_client(address: String, tool: String, calls: usize, stateless: bool) -> Vec<u64> {
+    let text = "docent ".repeat(292);
+    let mut client = Client::connect(&address).await;
+    if stateless {
+        client.stateless(&tool);
+    } else {
+        client.open_session().await;
+    }
+    let body = call_body(&tool, &text, stateless);
+    let mut times = Vec::with_capacity(calls);
+    for i in 0..calls + WARM_UP {
+        let start = Instant::now();
+        let (head, answer) = client.post(&body).await;
+        let took = u64::try_from(start.elapsed().as_micros()).unwrap();
+        assert!(
+            head.starts_with("http/1.1 200") && answer.contains(&text),
+            "a wrong answer: {head}\n{answer}"
+        );
+        if i >= WARM_UP {
+            times.push(took);
+        }
+    }
+    times
+}
+
+async fn count(address: &str) -> u64 {
+    let mut client = Client::connect(address).await;
+    client
+        .stream
+        .write_all(format!("GET /count HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
+    client.read().await.1.trim().parse().unwrap()
+}
+
+fn start_upstream() -> (Killed, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg("upstream")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (Killed(child), line.trim().to_owned())
+}
+
+fn home_for(upstream: &str) -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("docent.toml", "[upstreams]\nenabled = [\"lean\"]\n".to_owned()),
+        ("policies/all.rhai", "fn rules(p) { p.allow(); }\n".to_owned()),
+        ("scripts/lean/upstream.toml", format!("kind = \"mcp\"\nurl = \"http://{upstream}/mcp\"\n")),
+    ] {
+        let path = home.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    home
+}
+
+async fn start_docent(upstream: &str) -> (Killed, String, tempfile::TempDir) {
+    let home = home_for(upstream);
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_docent"));
+    command
+        .args(["serve", "--listen", &address, "--home"])
+        .arg(home.path())
+        .arg("--data")
+        .arg(home.path().join("data"));
+    let child = Killed(command.stderr(Stdio::null()).spawn().unwrap());
+    for _ in 0..100 {
+        if TcpStream::connect(&address).await.is_ok() {
+            let mut client = Client::connect(&address).await;
+            client.open_session().await;
+            let (_, listed) = client.post(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
+            if listed.contains("lean_echo") {
+                return (child, address, home);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("docent did not list the upstream's tool in 10 s");
+}
+
+fn at(sorted: &[u64], share: usize) -> u64 {
+    sorted[(sorted.len() - 1) * share / 100]
+}
+
+async fn compare() {
+    let (_upstream, direct) = start_upstream();
+    let (_docent, through, _home) = start_docent(&direct).await;
+    println!(
+        "| clients | wire | direct p50 / p99 µs | through docent p50 / p99 µs | ratio of p50 | upstream requests per call |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (clients, stateless) in [(1, false), (1, true), (32, false), (32, true)] {
+        let (mut a, mut b, mut seen) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..ROUNDS {
+            a.push(load(&direct, "echo", clients, false).await);
+            let before = count(&direct).await;
+            b.push(load(&through, "lean_echo", clients, stateless).await);
+            seen += count(&direct).await - before;
+        }
+        // The median round of each: neighbours on the machine spoil single rounds.
+        a.sort_by_key(|r| at(r, 50));
+        b.sort_by_key(|r| at(r, 50));
+        let (a, b) = (&a[ROUNDS / 2], &b[ROUNDS / 2]);
+        let calls = (CALLS / clients + WARM_UP) * clients * ROUNDS;
+        println!(
+            "| {clients} | {} | {} / {} | {} / {} | {:.2} | {:.2} |",
+            if stateless { "stateless" } else { "session" },
+            at(a, 50),
+            at(a, 99),
+            at(b, 50),
+            at(b, 99),
+            at(b, 50) as f64 / at(a, 50) as f64,
+            seen as f64 / calls as f64
+        );
+    }
+}

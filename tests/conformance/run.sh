@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs the official MCP conformance suite against `docent serve` on the conformance home, once per era.
+# Usage: tests/conformance/run.sh [PROGRAM]     (default: target/debug/docent)
+# Exits non-zero on any failure outside expected-failures-*.yml, and on an entry there that passes by now.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+docent=${1:-$root/target/debug/docent}
+tools=${DOCENT_TEST_TOOLS:-$root/target/test-tools}
+tools=$(cd "$tools" && pwd)
+node="$tools/node_modules/node/bin/node"
+suite="$tools/node_modules/@modelcontextprotocol/conformance/dist/index.js"
+out=${CONFORMANCE_OUT:-$root/target/conformance}
+port=${CONFORMANCE_PORT:-7391}
+rm -rf "$out"
+mkdir -p "$out"
+
+"$docent" serve --home "$root/tests/fixtures/homes/conformance" --listen "127.0.0.1:$port" --data "$out/data" 2> "$out/docent.log" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+for _ in $(seq 100); do
+  curl --silent --fail "http://127.0.0.1:$port/readyz" > /dev/null && break
+  kill -0 "$server" || { cat "$out/docent.log" >&2; exit 1; }
+  sleep 0.1
+done
+# The suite must grade docent and nothing else that listens there.
+curl --silent "http://127.0.0.1:$port/mcp" -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \
+  -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"gate","version":"1"}}}' \
+  | grep -q '"name":"conformance"' || { echo "the server on port $port is not docent's conformance home" >&2; exit 1; }
+
+failed=0
+for era in 2025-11-25 2026-07-28; do
+  echo "== conformance $era"
+  "$node" "$suite" server --url "http://127.0.0.1:$port/mcp" --suite all --spec-version "$era" \
+    --expected-failures "$here/expected-failures-$era.yml" -o "$out/$era" > "$out/$era.log" 2>&1 || failed=1
+  tail -n 40 "$out/$era.log"
+done
+exit "$failed"
