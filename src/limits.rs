@@ -65,3 +65,29 @@ pub const SESSION_IDLE: Duration = Duration::from_mins(30);
 pub const STREAMS_PER_CALLER_MAX: usize = 100;
 /// Messages of one 2025-03-26 batch.
 pub const BATCH_MESSAGES_MAX: usize = 64;
+/// A child process without calls is stopped after this long (*default* of `idle_seconds`).
+pub const CHILD_IDLE: Duration = Duration::from_mins(10);
+/// The tools of an MCP upstream are listed again after this long (*default* of `refresh_seconds`).
+pub const DISCOVERY_REFRESH: Duration = Duration::from_mins(5);
+/// Connecting to an upstream: longer than any handshake, far shorter than a call.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Finding the tools of one upstream, all pages of it.
+pub const DISCOVERY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Bytes of one page of an upstream's list: a server here sends 10,000 tools (12 MB) in one.
+pub const DISCOVERY_PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of all definitions of one upstream.
+pub const DISCOVERY_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// Bytes of one tool's definition: beyond it no client would take it.
+pub const TOOL_DEFINITION_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a program's standard error that are kept for the message.
+pub const STDERR_BYTES: usize = 2048;
+/// Redirects followed of one request, on the same host only.
+pub const REDIRECTS_MAX: usize = 5;
+/// Files that one run of a program may bring.
+pub const COMMAND_FILES_MAX: usize = 32;
+/// Between the polite and the hard end of a process group.
+pub const KILL_GRACE: Duration = Duration::from_millis(500);
+/// How often the registry looks which upstreams are due.
+pub const DISCOVERY_TICK: Duration = Duration::from_secs(1);
+/// The first pause before an upstream that is down is tried again; it doubles up to 64 times.
+pub const RECONNECT_PAUSE: Duration = Duration::from_secs(2);

@@ -4,8 +4,29 @@
 //! policies: it is handed a [`Permit`](crate::policy::Permit) as proof that the call was decided.
 
 mod api;
+mod bare;
+pub mod config;
+mod registry;
+
+use std::sync::Arc;
 
 pub use api::{
-    Discovered, Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError,
+    CallHints, Discovered, Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError,
     UpstreamState, UpstreamStatus,
 };
+pub use config::{Pin, UpstreamConfig};
+pub use registry::{Registry, UpstreamSet};
+
+use crate::clock::Clock;
+use config::KindConfig;
+
+/// The adapter for a configuration. Nothing is opened or started before it is used.
+pub fn connect(config: &UpstreamConfig, clock: Clock) -> Arc<dyn Upstream> {
+    match &config.kind {
+        KindConfig::Script => Arc::new(bare::Definitions::new(config)),
+        _ => {
+            drop(clock);
+            Arc::new(bare::Definitions::new(config))
+        }
+    }
+}

@@ -97,10 +97,7 @@ pub fn challenge_error(challenge: &ScopeChallenge) -> ToolError {
     let scopes: Vec<&str> = challenge.scopes.iter().map(crate::id::Scope::as_str).collect();
     ToolError::new(
         ErrorCode::Forbidden,
-        format!(
-            "This call needs the scopes {}: sign in again with them, then repeat it.",
-            scopes.join(", ")
-        ),
+        format!("This call needs the scopes {}: sign in again with them, then repeat it.", scopes.join(", ")),
     )
     .details(serde_json::json!({ "required_scopes": scopes }))
 }

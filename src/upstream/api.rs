@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use crate::call::{UpstreamReply, UpstreamRequest};
 use crate::catalog::Tool;
 use crate::diagnostic::Diagnostics;
 use crate::id::UpstreamId;
+use crate::limits;
 use crate::policy::Permit;
 use crate::projection::ProjectionSpec;
 
@@ -147,6 +148,25 @@ pub struct Discovered {
     pub tool: Tool,
     /// Request and result shaping, where `upstream.toml` has any.
     pub projection: Option<Arc<ProjectionSpec>>,
+    /// How its calls are made.
+    pub hints: CallHints,
+}
+
+/// How the calls of one tool are made, as `upstream.toml` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallHints {
+    /// How long one call may take; the gateway makes the deadline of it and the caller's own.
+    pub timeout: Duration,
+    /// How long a direct call waits before it becomes a job; `None` takes the server's default.
+    pub wait: Option<Duration>,
+    /// Why equal calls may share one answer (seed 002); `None` means that they never do.
+    pub dedup: Option<Arc<str>>,
+}
+
+impl Default for CallHints {
+    fn default() -> Self {
+        Self { timeout: limits::UPSTREAM_TIMEOUT, wait: None, dedup: None }
+    }
 }
 
 /// All tools of an upstream, as far as they are known.
@@ -173,6 +193,11 @@ pub trait Upstream: Send + Sync + fmt::Debug {
 
     /// What is known of it now.
     fn status(&self) -> UpstreamStatus;
+
+    /// Whether the upstream said, since the last discovery, that its tools changed.
+    fn list_changed(&self) -> bool {
+        false
+    }
 
     /// Ends its connections and processes.
     fn close(&self) -> BoxFuture<'_, ()>;

@@ -1,0 +1,275 @@
+//! `[[tool]]` and `[override."id"]`: what the operator says of one tool.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{KindConfig, Reader, read_scopes};
+use crate::catalog::{Deprecation, Tool, ToolAnnotations};
+use crate::id::{Scope, ToolId, UpstreamId};
+use crate::limits;
+use crate::projection::ProjectionSpec;
+use crate::schema::SchemaText;
+use crate::settings::{Located, Section};
+
+/// What a program's run gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CommandOutput {
+    /// Its standard output as text.
+    #[default]
+    Text,
+    /// Its standard output as one JSON value.
+    Json,
+    /// The files that it leaves in the folder `{output_dir}` of its run.
+    Files,
+}
+
+/// How a tool of kind `command` runs.
+#[derive(Debug, Clone, Default)]
+pub struct CommandTool {
+    /// The argument vector template, see [`crate::upstream::command`].
+    pub run: Vec<String>,
+    /// What its run gives.
+    pub output: CommandOutput,
+    /// The argument whose text goes to standard input.
+    pub stdin: Option<String>,
+    /// Exit codes that are a success besides 0, e.g. 1 of `grep` and `diff`.
+    pub ok_codes: Vec<i32>,
+}
+
+/// One tool as `upstream.toml` has it: everything optional, since an override changes only what it names.
+#[derive(Debug, Clone, Default)]
+pub struct ToolConfig {
+    /// Its name at the upstream: the id without `<upstream>.`.
+    pub name: Arc<str>,
+    /// Where its table stands in the file.
+    pub offset: usize,
+    /// Left out of the catalog.
+    pub hide: bool,
+    /// A title for people.
+    pub title: Option<Arc<str>>,
+    /// What it does.
+    pub description: Option<Arc<str>>,
+    /// The strict schema of its arguments.
+    pub input_schema: Option<SchemaText>,
+    /// Hints; only those that are set change anything.
+    pub annotations: ToolAnnotations,
+    /// Its category.
+    pub category: Option<Arc<str>>,
+    /// Its labels, instead of the upstream's.
+    pub tags: Option<Vec<Arc<str>>>,
+    /// The tier that a caller needs.
+    pub tier: Option<Arc<str>>,
+    /// Scopes that a caller needs, instead of the upstream's.
+    pub scopes: Option<Vec<Scope>>,
+    /// Facts that policies may read, besides the upstream's.
+    pub facts: BTreeMap<String, Value>,
+    /// Why it should no longer be used.
+    pub deprecated: Option<Deprecation>,
+    /// How long one call may take.
+    pub timeout: Option<Duration>,
+    /// How long a call waits before it becomes a job.
+    pub wait: Option<Duration>,
+    /// Why its calls may be deduplicated; `None` means that they are not.
+    pub dedup: Option<Arc<str>>,
+    /// How it runs, for kind `command`.
+    pub command: Option<CommandTool>,
+    /// Request and result shaping.
+    pub projection: Option<Arc<ProjectionSpec>>,
+}
+
+impl ToolConfig {
+    pub(super) fn read_tool(
+        section: &mut Section,
+        upstream: &UpstreamId,
+        kind: Option<&KindConfig>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Self> {
+        let id = section.required_string("id");
+        let own = id.value.strip_prefix(upstream.as_str()).and_then(|r| r.strip_prefix('.'));
+        let name: Arc<str> = Arc::from(own.unwrap_or(&id.value));
+        let mut tool = Self { name, offset: section.offset(), ..Self::default() };
+        tool.read_common(section, reader);
+        if matches!(kind, Some(KindConfig::Command(_))) {
+            tool.command = Some(command_tool(section));
+        }
+        if tool.description.as_deref().is_none_or(str::is_empty) {
+            let message = format!("tool `{}` has no description", tool.name);
+            section.error(
+                tool.offset,
+                "missing-description",
+                message,
+                "add `description = \"…\"`: models choose tools by it",
+            );
+        }
+        if id.value.is_empty() {
+            return None;
+        }
+        if let Err(e) = ToolId::parse(&format!("{upstream}.{}", tool.name)) {
+            section.error(id.offset, "bad-id", e.to_string(), "write `id = \"name\"`");
+            return None;
+        }
+        Some(tool)
+    }
+
+    pub(super) fn read_override(section: &mut Section, offset: usize, reader: &mut Reader<'_>) -> Self {
+        let mut tool = Self { offset, ..Self::default() };
+        tool.hide = section.boolean("hide").unwrap_or(false);
+        tool.read_common(section, reader);
+        tool
+    }
+
+    fn read_common(&mut self, section: &mut Section, reader: &mut Reader<'_>) {
+        self.title = section.string("title").map(|t| Arc::from(t.value));
+        self.description = section.string("description").map(|t| Arc::from(t.value));
+        self.input_schema = input_schema(section, reader);
+        self.annotations = annotations(section);
+        self.category = section.string("category").map(|t| Arc::from(t.value));
+        self.tags = section.strings("tags").map(|t| t.into_iter().map(|t| Arc::from(t.value)).collect());
+        self.tier = section.string("tier").map(|t| Arc::from(t.value));
+        self.scopes = read_scopes(section);
+        self.facts = section.object("facts").unwrap_or_default().into_iter().collect();
+        self.deprecated = section.section("deprecated").map(|mut s| deprecation(&mut s));
+        self.timeout = section.integer("timeout_ms", 1..=3_600_000).map(Duration::from_millis);
+        self.wait = section.integer("wait_seconds", 0..=300).map(Duration::from_secs);
+        self.dedup = section.section("dedup").map(|mut s| Arc::from(s.required_string("reason").value));
+    }
+
+    /// Applies what is said here to a discovered tool.
+    pub fn apply(&self, tool: &mut Tool) {
+        let set = |to: &mut Option<Arc<str>>, from: &Option<Arc<str>>| {
+            if from.is_some() {
+                to.clone_from(from);
+            }
+        };
+        set(&mut tool.title, &self.title);
+        set(&mut tool.tier, &self.tier);
+        if let Some(text) = &self.description {
+            tool.description = Arc::clone(text);
+        }
+        if let Some(text) = &self.category {
+            tool.category = Arc::clone(text);
+        }
+        if let Some(schema) = &self.input_schema {
+            (tool.input_schema, tool.wire_schema) = (schema.clone(), schema.clone());
+        }
+        if let Some(tags) = &self.tags {
+            tool.tags = Arc::from(tags.as_slice());
+        }
+        if let Some(scopes) = &self.scopes {
+            tool.scopes = Arc::from(scopes.as_slice());
+        }
+        if self.deprecated.is_some() {
+            tool.deprecated.clone_from(&self.deprecated);
+        }
+        if !self.facts.is_empty() {
+            let mut facts = tool.facts.as_ref().clone();
+            facts.extend(self.facts.clone());
+            tool.facts = Arc::new(facts);
+        }
+        let (own, hints) = (&self.annotations, &mut tool.annotations);
+        set(&mut hints.title, &own.title);
+        hints.read_only = own.read_only.or(hints.read_only);
+        hints.destructive = own.destructive.or(hints.destructive);
+        hints.idempotent = own.idempotent.or(hints.idempotent);
+        hints.open_world = own.open_world.or(hints.open_world);
+    }
+}
+
+/// `input_schema`: a table, or the name of a JSON file below the pack's folder.
+fn input_schema(section: &mut Section, reader: &mut Reader<'_>) -> Option<SchemaText> {
+    let found = section.json("input_schema")?;
+    let schema = match found.value {
+        Value::String(name) => {
+            let name = Located { value: name, offset: found.offset };
+            let path = reader.file(section, &name, limits::HOME_FILE_BYTES_MAX)?;
+            let read = crate::json::read_capped(&path, limits::HOME_FILE_BYTES_MAX)
+                .and_then(|b| crate::json::parse(&b, limits::HOME_FILE_BYTES_MAX));
+            match read {
+                Ok(schema) => schema,
+                Err(e) => {
+                    let message = format!("`{}` is not JSON: {e}", name.value);
+                    section.error(found.offset, "bad-schema", message, "write a JSON Schema of 2020-12");
+                    return None;
+                }
+            }
+        }
+        value => value,
+    };
+    let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
+    if !is_object || crate::json::depth_exceeds(&schema, limits::JSON_DEPTH_MAX) {
+        section.error(
+            found.offset,
+            "bad-schema",
+            "the root of `input_schema` must have `type = \"object\"`",
+            "arguments are always an object: list them under `properties`",
+        );
+        return None;
+    }
+    Some(SchemaText::of(&schema))
+}
+
+/// Both spellings are taken: MCP's (`readOnlyHint`) and the one of policies (`read_only`).
+fn annotations(section: &mut Section) -> ToolAnnotations {
+    let Some(mut hints) = section.section("annotations") else { return ToolAnnotations::default() };
+    let mut hint = |wire: &str, short: &str| {
+        let (long, short) = (hints.boolean(wire), hints.boolean(short));
+        long.or(short)
+    };
+    let (read_only, destructive) =
+        (hint("readOnlyHint", "read_only"), hint("destructiveHint", "destructive"));
+    let (idempotent, open_world) =
+        (hint("idempotentHint", "idempotent"), hint("openWorldHint", "open_world"));
+    let title = hints.string("title").map(|t| Arc::from(t.value));
+    ToolAnnotations { title, read_only, destructive, idempotent, open_world }
+}
+
+fn deprecation(section: &mut Section) -> Deprecation {
+    let reason = Arc::from(section.required_string("reason").value);
+    let replacement = section.string("replacement").and_then(|t| match ToolId::parse(&t.value) {
+        Ok(id) => Some(id),
+        Err(e) => {
+            section.error(t.offset, "bad-id", e.to_string(), "write the other tool's id");
+            None
+        }
+    });
+    Deprecation { reason, replacement }
+}
+
+fn command_tool(section: &mut Section) -> CommandTool {
+    let run = section.strings("run").unwrap_or_default();
+    let outputs =
+        [("text", CommandOutput::Text), ("json", CommandOutput::Json), ("files", CommandOutput::Files)];
+    let output = section.one_of("output", &outputs).unwrap_or_default();
+    let stdin = section.string("stdin").map(|t| t.value);
+    let ok_codes = match section.json("ok_codes").map(|v| (v.offset, v.value)) {
+        None => Vec::new(),
+        Some((offset, Value::Array(codes))) => codes
+            .iter()
+            .filter_map(|c| {
+                let code = c.as_i64().and_then(|c| i32::try_from(c).ok()).filter(|c| (1..=255).contains(c));
+                if code.is_none() {
+                    section.error(offset, "out-of-range", "`ok_codes` holds exit codes from 1 to 255", "");
+                }
+                code
+            })
+            .collect(),
+        Some((offset, _)) => {
+            section.error(offset, "wrong-type", "`ok_codes` must be an array of numbers", "write `[1]`");
+            Vec::new()
+        }
+    };
+    if run.is_empty() {
+        let help = "write `run = [\"program\", \"{argument}\"]`";
+        section.error(
+            section.offset(),
+            "missing-key",
+            format!("`{}` is missing", section.full_key("run")),
+            help,
+        );
+    }
+    let run: Vec<String> = run.into_iter().map(|t| t.value).collect();
+    CommandTool { run, output, stdin, ok_codes }
+}

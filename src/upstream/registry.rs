@@ -1,0 +1,244 @@
+//! Keeps adapters across reloads, remembers what each last brought, and tells when that changed.
+//!
+//! A reload *stages* a set of adapters: those whose configuration is the same are the old ones, with their
+//! connections and their last discovery. Only when the new generation is published is the set *adopted*; a
+//! home that does not build leaves the adopted set as it was.
+
+mod remembered;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Discovery, Upstream, UpstreamConfig, UpstreamState, UpstreamStatus, connect};
+use crate::clock::Clock;
+use crate::id::UpstreamId;
+use crate::limits;
+use remembered::Store;
+
+/// One adapter, its configuration and what it last brought.
+struct Entry {
+    config: UpstreamConfig,
+    adapter: Arc<dyn Upstream>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    discovery: Option<Arc<Discovery>>,
+    /// From this process, not from an earlier one.
+    fresh: bool,
+    asked: Option<Instant>,
+    failures: u32,
+    failure: Option<String>,
+}
+
+impl Entry {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Entry").field(&self.config.id).finish()
+    }
+}
+
+/// The adapters of one generation. Cheap to clone; immutable but for what the adapters bring.
+#[derive(Debug, Clone, Default)]
+pub struct UpstreamSet(Arc<BTreeMap<UpstreamId, Arc<Entry>>>);
+
+impl UpstreamSet {
+    /// The adapter of an upstream.
+    pub fn get(&self, id: &str) -> Option<&Arc<dyn Upstream>> {
+        self.0.get(id).map(|e| &e.adapter)
+    }
+
+    /// The configuration of an upstream.
+    pub fn config(&self, id: &str) -> Option<&UpstreamConfig> {
+        self.0.get(id).map(|e| &e.config)
+    }
+
+    /// What each upstream last brought, this time or, for MCP servers, in an earlier run.
+    pub fn discoveries(&self) -> BTreeMap<UpstreamId, Arc<Discovery>> {
+        let known = |e: &Arc<Entry>| e.known().discovery.clone();
+        self.0.iter().filter_map(|(id, e)| Some((id.clone(), known(e)?))).collect()
+    }
+
+    /// What is known of every upstream, in id order.
+    pub fn statuses(&self) -> Vec<UpstreamStatus> {
+        self.0.values().map(|e| status(e)).collect()
+    }
+}
+
+/// What is known of one upstream: the adapter's own word, and the discovery that stands for it.
+fn status(entry: &Entry) -> UpstreamStatus {
+    let mut status = entry.adapter.status();
+    let known = entry.known();
+    if let Some(discovery) = &known.discovery {
+        status.tools = discovery.tools.len();
+        status.complete = discovery.complete && known.fresh;
+        if !known.fresh && status.note.is_empty() {
+            status.note = "its tools are those of an earlier run; not reached yet".to_owned();
+        }
+    }
+    if let Some(failure) = &known.failure {
+        status.state = UpstreamState::Down;
+        status.complete = false;
+        status.note.clone_from(failure);
+    }
+    status
+}
+
+/// The keeper of all adapters of a process.
+#[derive(Debug)]
+pub struct Registry {
+    clock: Clock,
+    store: Option<Store>,
+    adopted: Mutex<UpstreamSet>,
+    changes: watch::Sender<u64>,
+}
+
+impl Registry {
+    /// An empty registry. `data` is the folder for remembered discoveries; `None` remembers nothing.
+    pub fn new(clock: Clock, data: Option<PathBuf>) -> Self {
+        let (changes, _) = watch::channel(0);
+        Self { clock, store: data.map(Store::new), adopted: Mutex::default(), changes }
+    }
+
+    /// The adapters for these configurations. An adapter of the adopted set is kept where nothing changed.
+    pub fn stage(&self, configs: Vec<UpstreamConfig>) -> UpstreamSet {
+        let old = self.current();
+        let mut set = BTreeMap::new();
+        for config in configs {
+            let kept = old.0.get(&config.id).filter(|e| e.config.same_as(&config));
+            let entry = kept.map_or_else(|| Arc::new(self.entry(config.clone())), Arc::clone);
+            set.insert(config.id, entry);
+        }
+        UpstreamSet(Arc::new(set))
+    }
+
+    fn entry(&self, config: UpstreamConfig) -> Entry {
+        let discovery = self.store.as_ref().and_then(|s| s.recall(&config)).map(Arc::new);
+        let known = Known { discovery, ..Known::default() };
+        Entry { adapter: connect(&config, self.clock.clone()), config, known: Mutex::new(known) }
+    }
+
+    /// Makes a staged set the current one. Adapters that fell out are closed once the last call of an older
+    /// generation has let go of them; their child processes end with them.
+    pub fn adopt(&self, set: UpstreamSet) {
+        *self.adopted.lock().unwrap_or_else(PoisonError::into_inner) = set;
+    }
+
+    /// The adopted set.
+    pub fn current(&self) -> UpstreamSet {
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Fires when some upstream's tools or state changed; the number only grows.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Asks every upstream of a set that was not asked yet: files are read, MCP servers are connected to.
+    /// `only_static` leaves out those that need a connection, so that a first generation is served at once.
+    pub async fn discover(&self, set: &UpstreamSet, only_static: bool) {
+        let due = set.0.values().filter(|e| e.known().asked.is_none() && !(only_static && is_remote(e)));
+        let mut asking: FuturesUnordered<_> = due.map(|e| self.ask(e)).collect();
+        while asking.next().await.is_some() {}
+    }
+
+    async fn ask(&self, entry: &Entry) {
+        entry.known().asked = Some(self.clock.now());
+        let found = tokio::time::timeout(limits::DISCOVERY_TIMEOUT, entry.adapter.discover()).await;
+        let changed = match found {
+            Ok(Ok(discovery)) => self.learn(entry, discovery),
+            Ok(Err(e)) => fail(entry, e.message),
+            Err(_) => {
+                fail(entry, format!("no list of tools within {} s", limits::DISCOVERY_TIMEOUT.as_secs()))
+            }
+        };
+        if changed {
+            self.changes.send_modify(|n| *n += 1);
+        }
+    }
+
+    /// Takes what an upstream brought. An incomplete list never replaces a complete one of the same tools.
+    fn learn(&self, entry: &Entry, discovery: Discovery) -> bool {
+        let new = Arc::new(discovery);
+        let mut known = entry.known();
+        let same = known.discovery.as_ref().is_some_and(|old| remembered::same(old, &new));
+        let changed = !same || !known.fresh || known.failure.is_some();
+        known.discovery = Some(Arc::clone(&new));
+        (known.fresh, known.failures, known.failure) = (true, 0, None);
+        drop(known);
+        if let (false, Some(store)) = (same, &self.store) {
+            store.remember(&entry.config, &new);
+        }
+        changed
+    }
+
+    /// Keeps every adopted upstream's tools fresh until `stop` fires: MCP servers are listed again when they
+    /// say so and from time to time; those that are down are tried again with growing pauses.
+    pub async fn keep_fresh(&self, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(limits::DISCOVERY_TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = tick.tick() => {}
+            }
+            let set = self.current();
+            let due = set.0.values().filter(|e| self.is_due(e));
+            let mut asking: FuturesUnordered<_> = due.map(|e| self.ask(e)).collect();
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    next = asking.next() => if next.is_none() { break },
+                }
+            }
+        }
+    }
+
+    fn is_due(&self, entry: &Entry) -> bool {
+        let known = entry.known();
+        let Some(asked) = known.asked else { return true };
+        if !is_remote(entry) {
+            return false;
+        }
+        let since = self.clock.now().saturating_duration_since(asked);
+        let pause = match known.failures {
+            0 if entry.adapter.list_changed() => limits::DISCOVERY_TICK,
+            0 => entry.config.refresh().unwrap_or(limits::DISCOVERY_REFRESH),
+            n => limits::RECONNECT_PAUSE.saturating_mul(1 << n.min(6)),
+        };
+        since >= pause
+    }
+
+    /// Ends every connection and every child process.
+    pub async fn close(&self) {
+        let set = self.current();
+        let mut closing: FuturesUnordered<_> = set.0.values().map(|e| e.adapter.close()).collect();
+        while closing.next().await.is_some() {}
+    }
+}
+
+fn is_remote(entry: &Entry) -> bool {
+    matches!(entry.config.kind, super::config::KindConfig::Mcp(_))
+}
+
+fn fail(entry: &Entry, message: String) -> bool {
+    let mut known = entry.known();
+    known.failures = known.failures.saturating_add(1);
+    let changed = known.failure.as_ref() != Some(&message);
+    known.failure = Some(message);
+    changed
+}
