@@ -10,5 +10,6 @@
 )]
 
 mod clients;
+mod docs;
 mod support;
 mod tidy;
