@@ -69,6 +69,13 @@ impl Diagnostic {
         self
     }
 
+    /// Forgets the line itself, where it may hold a secret. The place stays.
+    #[must_use]
+    pub fn without_line(mut self) -> Self {
+        self.source_line = None;
+        self
+    }
+
     /// Places it at a byte offset of `source`, keeping the line for the caret.
     #[must_use]
     pub fn at_offset(self, source: &str, offset: usize) -> Self {
@@ -133,6 +140,17 @@ impl Diagnostics {
     /// Whether any of them keeps the home from loading.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// Puts the diagnostics of each file in line order; files stay in the order in which they were met.
+    pub fn sort(&mut self) {
+        let mut files: Vec<String> = Vec::new();
+        for d in &self.0 {
+            if !files.contains(&d.file) {
+                files.push(d.file.clone());
+            }
+        }
+        self.0.sort_by_key(|d| (files.iter().position(|f| *f == d.file), d.line, d.column));
     }
 
     /// How many of one severity.

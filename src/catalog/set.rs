@@ -118,9 +118,7 @@ mod tests {
 
     fn of(len: usize, items: &BTreeSet<u32>) -> ToolSet {
         let mut set = ToolSet::none(len);
-        for item in items {
-            set.insert(ToolNo(*item));
-        }
+        items.iter().for_each(|i| set.insert(ToolNo(*i)));
         set
     }
 

@@ -1,9 +1,12 @@
 //! Everything an operator's home says, parsed but not yet built: what `config` hands to [`build`](super::build).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::auth::Authenticator;
 use crate::diagnostic::SourceFile;
 use crate::id::UpstreamId;
+use crate::upstream::UpstreamConfig;
 
 use super::ServerSettings;
 
@@ -14,6 +17,8 @@ pub struct Home {
     pub dir: PathBuf,
     /// What docent.toml says of the server.
     pub settings: ServerSettings,
+    /// `[auth]` and `[callers]`: who may come. A reload brings a new one with the snapshot.
+    pub callers: Arc<Authenticator>,
     /// The enabled upstreams, in id order.
     pub packs: Vec<Pack>,
     /// `scripts/lib/*.rhai`, in file-name order.
@@ -31,6 +36,8 @@ pub struct Home {
 pub struct Pack {
     /// The name of the folder.
     pub id: UpstreamId,
+    /// `scripts/<upstream>/upstream.toml`
+    pub config: UpstreamConfig,
     /// `scripts/<upstream>/*.rhai`, in file-name order.
     pub scripts: Vec<SourceFile>,
     /// `scripts/<upstream>/schemas/*.json`, in file-name order.

@@ -283,7 +283,8 @@ impl Reader<'_> {
                 section.file().error_at("literal-secret", text.offset, "a secret stands in the file");
             section.report(
                 crate::diagnostic::Diagnostic { severity: crate::diagnostic::Severity::Warning, ..warning }
-                    .help("refer to it: \"${env:NAME}\" or \"${file:PATH}\""),
+                    .help("refer to it: \"${env:NAME}\" or \"${file:PATH}\"")
+                    .without_line(),
             );
             self.secrets.push(Secret::new(text.value.as_str()));
         }
