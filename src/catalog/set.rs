@@ -118,7 +118,9 @@ mod tests {
 
     fn of(len: usize, items: &BTreeSet<u32>) -> ToolSet {
         let mut set = ToolSet::none(len);
-        items.iter().for_each(|i| set.insert(ToolNo(*i)));
+        for item in items {
+            set.insert(ToolNo(*item));
+        }
         set
     }
 

@@ -1,3 +1,15 @@
 //! The one integration-test binary.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::format_push_string,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and their helpers too"
+)]
 
+mod clients;
+mod docs;
+mod support;
 mod tidy;
