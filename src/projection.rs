@@ -4,5 +4,18 @@
 //! that faults fails the call; it is never skipped.
 
 mod api;
+mod bare;
+mod engine;
+mod pointer;
+mod read;
+mod reply;
+mod request;
+mod scan;
+mod scrub;
+mod spec;
+mod template;
 
-pub use api::{CallFacts, ProjectionSpec, ResultBudget, Shaped};
+pub use api::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped};
+pub use bare::unprojected;
+pub use engine::{Projection, Projector};
+pub use spec::ProjectionSpec;

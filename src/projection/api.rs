@@ -1,14 +1,26 @@
 //! What goes into and comes out of a projection.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use crate::call::{Omission, ToolOutcome};
+use serde_json::Value;
+
+use crate::call::{HttpRequest, Omission, ToolError, ToolOutcome, UpstreamReply};
+use crate::diagnostic::SourceFile;
 use crate::json::Object;
 use crate::limits;
 
-/// The shaping of one tool as `upstream.toml` writes it (contract §1.3, §1.7), read but not yet compiled.
+/// The texts of one pack that shaping needs, read by whoever may touch files.
 #[derive(Debug, Clone, Default)]
-pub struct ProjectionSpec {}
+pub struct PackSources {
+    /// `scripts/<upstream>/*.rhai` by file name (`git.rhai`).
+    pub scripts: BTreeMap<String, SourceFile>,
+    /// `scripts/<upstream>/schemas/*.json`, each an object with `$defs`, in name order.
+    pub schemas: Vec<SourceFile>,
+    /// `scripts/lib/*.rhai`, compiled into every script of every pack, in name order.
+    pub library: Vec<SourceFile>,
+}
 
 /// Facts of a call that a script may read as `ctx`.
 #[derive(Debug, Clone, Default)]
@@ -57,4 +69,26 @@ pub struct Shaped {
     pub bytes_out: usize,
     /// What was left out.
     pub omitted: Vec<Omission>,
+    /// For the operator's log, never for the caller: what exactly went wrong in a script or a schema.
+    pub detail: Option<String>,
+}
+
+/// What a running script may ask of the gateway. Called from the thread that runs the script, which may
+/// block: run projections that [`run`](super::Projection::is_script) off the async workers.
+pub trait ScriptCalls: Send + Sync {
+    /// One request to the tool's own upstream, below its `base_url`.
+    fn fetch(&self, request: HttpRequest) -> Result<UpstreamReply, ToolError>;
+
+    /// One call of another tool as the same caller: through policy, validation and projection.
+    /// Gives the structured result, or the text as a JSON string where there is none.
+    fn call(&self, tool: &str, arguments: Object) -> Result<Value, ToolError>;
+
+    /// Progress for the caller, where it asked for it.
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>);
+}
+
+impl fmt::Debug for dyn ScriptCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScriptCalls")
+    }
 }

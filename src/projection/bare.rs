@@ -1,0 +1,392 @@
+//! Results of tools without a projection: bounded, honest about what was cut, otherwise as they came.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::reply;
+use super::scan::{self, Ceilings};
+use super::scrub::scrub;
+use super::{ResultBudget, Shaped};
+use crate::call::{
+    ErrorCode, McpReply, Omission, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply,
+};
+use crate::json::{self as bounded, JsonText};
+
+/// Bytes of all blocks that are not text (images, audio, files as base64): with the envelope a result stays
+/// under the 1 MiB at which stock clients refuse an event.
+const BLOCK_BYTES_MAX: usize = 768 * 1024;
+/// Bytes beyond the cut over which secrets are still looked for.
+const SCRUB_WINDOW: usize = 8 * 1024;
+/// How a cut text says so; the numbers come in front of the text so that a reader learns it first.
+const RESTORE: &str = "ask for less: a narrower query, a smaller range or fewer fields";
+
+/// Shapes a reply that has no projection: JSON objects become the structured half, texts are cut at
+/// a character boundary with the notice first, blocks of MCP servers are kept, nothing is dropped silently.
+pub fn unprojected(reply: &UpstreamReply, budget: &ResultBudget) -> Shaped {
+    let mut out = Bare { budget: *budget, result: ToolResult::default(), omitted: Vec::new() };
+    let outcome = match &reply.body {
+        ReplyBody::Mcp(mcp) => {
+            out.mcp(mcp);
+            Ok(())
+        }
+        _ => match reply::failure(reply, false) {
+            Some(error) => Err(error),
+            None => {
+                out.body(reply);
+                Ok(())
+            }
+        },
+    };
+    if let Err(error) = outcome {
+        return Shaped::failed(error, reply::size(reply));
+    }
+    out.warnings(&reply.warnings);
+    Shaped::completed(out.result, reply::size(reply), out.omitted)
+}
+
+impl Shaped {
+    /// A failure.
+    pub(super) fn failed(error: ToolError, bytes_in: usize) -> Self {
+        let bytes_out = bounded::encoded_len(&error);
+        let outcome = ToolOutcome::Failed(error);
+        Self { outcome, bytes_in, bytes_out, omitted: Vec::new(), detail: None }
+    }
+
+    /// A result.
+    pub(super) fn completed(result: ToolResult, bytes_in: usize, omitted: Vec<Omission>) -> Self {
+        let bytes_out = result.structured.as_ref().map_or(0, JsonText::len)
+            + result.text.as_ref().map_or(0, String::len)
+            + result.blocks.iter().map(|b| b.get().len()).sum::<usize>();
+        Self { outcome: ToolOutcome::Completed(result), bytes_in, bytes_out, omitted, detail: None }
+    }
+
+    /// Adds what only the operator's log may hold.
+    pub(super) fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+}
+
+/// Cuts a text to `max` bytes with the notice first, sized so that both together fit.
+pub(super) fn cut_text(text: &str, max: usize) -> (Cow<'_, str>, Option<Omission>) {
+    let scrubbed = scrub(bounded::cut(text, max.saturating_add(SCRUB_WINDOW)));
+    if scrubbed.len() <= max && text.len() <= max {
+        return (scrubbed, None);
+    }
+    let notice = |kept: usize| format!("[cut: the first {kept} of {} bytes follow; {RESTORE}]\n", text.len());
+    let room = max.saturating_sub(notice(max).len());
+    let kept = bounded::cut(&scrubbed, room);
+    let mut out = notice(kept.len());
+    out.push_str(kept);
+    let omission = Omission {
+        name: "text".to_owned(),
+        count: u64::try_from(text.len() - kept.len().min(text.len())).ok(),
+        reason: "byte_budget".to_owned(),
+        restore_with: RESTORE.to_owned(),
+    };
+    (Cow::Owned(bounded::cut(&out, max).to_owned()), Some(omission))
+}
+
+struct Bare {
+    budget: ResultBudget,
+    result: ToolResult,
+    omitted: Vec<Omission>,
+}
+
+impl Bare {
+    fn body(&mut self, reply: &UpstreamReply) {
+        match &reply.body {
+            ReplyBody::Empty => self.result.text = Some("OK".to_owned()),
+            ReplyBody::Value(value) => self.json(&bounded::to_text(value)),
+            ReplyBody::Bytes { bytes, .. } if bytes.is_empty() => self.result.text = Some("OK".to_owned()),
+            ReplyBody::Bytes { media_type, bytes } if reply::is_json(media_type) => {
+                match scan::checked(bytes) {
+                    Ok(text) => self.json(text),
+                    Err(_) => self.text(&String::from_utf8_lossy(bytes)),
+                }
+            }
+            ReplyBody::Bytes { media_type, bytes } if reply::is_text(media_type, bytes) => {
+                self.text(&String::from_utf8_lossy(bytes));
+            }
+            ReplyBody::Bytes { media_type, bytes } => self.binary(media_type, bytes),
+            ReplyBody::Mcp(mcp) => self.mcp(mcp),
+        }
+    }
+
+    /// An object within the budget is the structured half; any other JSON is text, compact.
+    fn json(&mut self, text: &str) {
+        let mut compact = String::with_capacity(text.len().min(self.budget.result_bytes));
+        if scan::copy(text, Ceilings::NONE, &mut compact).is_err() {
+            return self.text(text);
+        }
+        let scrubbed = scrub(&compact);
+        if scrubbed.starts_with('{') && scrubbed.len() <= self.budget.result_bytes {
+            if let Ok(structured) = JsonText::parse(scrubbed.into_owned()) {
+                self.result.structured = Some(structured);
+                return;
+            }
+        }
+        let was_object = compact.starts_with('{');
+        self.text(&compact);
+        if was_object {
+            self.omit("structured content", "byte_budget");
+        }
+    }
+
+    fn omit(&mut self, name: &str, reason: &str) {
+        self.omitted.push(Omission {
+            name: name.to_owned(),
+            count: None,
+            reason: reason.to_owned(),
+            restore_with: RESTORE.to_owned(),
+        });
+    }
+
+    fn text(&mut self, text: &str) {
+        let (kept, omission) = cut_text(text, self.budget.text_bytes);
+        self.result.text = Some(kept.into_owned());
+        self.omitted.extend(omission);
+    }
+
+    fn binary(&mut self, media_type: &str, bytes: &[u8]) {
+        let size = bytes.len();
+        if size.div_ceil(3) * 4 > BLOCK_BYTES_MAX {
+            self.result.text = Some(format!(
+                "The upstream answered {size} bytes of {media_type}, too large for a result; nothing of it is shown."
+            ));
+            return self.omit("body", "byte_budget");
+        }
+        let data = reply::base64(bytes);
+        let block = match media_type.split('/').next() {
+            Some(kind @ ("image" | "audio")) => json!({"type": kind, "data": data, "mimeType": media_type}),
+            _ => {
+                let uri = format!("docent://reply/{}", blake3::hash(bytes).to_hex());
+                json!({"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}})
+            }
+        };
+        self.result.text = Some(format!("{size} bytes of {media_type}"));
+        self.result.blocks.extend(raw(&block));
+    }
+
+    /// Blocks in their order; texts share the text budget, all others the block budget.
+    fn mcp(&mut self, mcp: &McpReply) {
+        self.result.is_error = mcp.is_error;
+        self.result.meta = mcp.meta.as_ref().and_then(|m| serde_json::from_str(m.get()).ok());
+        let structured = mcp.structured.as_ref().and_then(|s| self.mcp_structured(s));
+        let (mut texts, mut others) = (self.budget.text_bytes, BLOCK_BYTES_MAX);
+        for (i, raw_block) in mcp.content.iter().enumerate() {
+            let block: Value = serde_json::from_str(raw_block.get()).unwrap_or_default();
+            let text = block.get("text").and_then(Value::as_str);
+            if let (Some("text"), Some(text)) = (block.get("type").and_then(Value::as_str), text) {
+                if structured.as_ref().is_some_and(|s| says_the_same(text, s)) {
+                    continue;
+                }
+                self.mcp_text_block(&block, raw_block, text, &mut texts);
+            } else if raw_block.get().len() <= others {
+                others -= raw_block.get().len();
+                self.result.blocks.push(raw_block.clone());
+            } else {
+                let note =
+                    format!("[left out: block {i}, {} bytes, too large for a result]", raw_block.get().len());
+                self.result.blocks.extend(raw(&json!({"type": "text", "text": note})));
+                self.omit(&format!("content/{i}"), "byte_budget");
+            }
+        }
+        self.result.structured = structured;
+        if self.result.structured.is_none() && self.result.blocks.is_empty() {
+            self.result.text = Some("OK".to_owned());
+        }
+    }
+
+    fn mcp_structured(&mut self, raw: &RawValue) -> Option<JsonText> {
+        let mut compact = String::new();
+        let fits = raw.get().trim_start().starts_with('{')
+            && scan::copy(raw.get(), Ceilings::NONE, &mut compact).is_ok()
+            && compact.len() <= self.budget.result_bytes;
+        if !fits {
+            self.omit("structured content", "byte_budget");
+            return None;
+        }
+        JsonText::parse(scrub(&compact).into_owned()).ok()
+    }
+
+    fn mcp_text_block(&mut self, block: &Value, raw_block: &RawValue, text: &str, left: &mut usize) {
+        let (kept, omission) = cut_text(text, *left);
+        *left = left.saturating_sub(kept.len());
+        if omission.is_none() && matches!(kept, Cow::Borrowed(_)) {
+            self.result.blocks.push(raw_block.to_owned());
+            return;
+        }
+        let mut block = block.clone();
+        if let Some(slot) = block.get_mut("text") {
+            *slot = Value::from(kept.as_ref());
+        }
+        self.result.blocks.extend(raw(&block));
+        self.omitted.extend(omission);
+    }
+
+    /// The adapter's own warnings stand in front of a text, or in a block beside a structured half.
+    fn warnings(&mut self, warnings: &[String]) {
+        if warnings.is_empty() {
+            return;
+        }
+        let note = format!("[note: {}]", warnings.iter().map(|w| scrub(w)).collect::<Vec<_>>().join("; "));
+        match &mut self.result.text {
+            Some(text) => *text = format!("{note}\n{text}"),
+            None => self.result.blocks.extend(raw(&json!({"type": "text", "text": note}))),
+        }
+    }
+}
+
+/// Whether a text block only repeats the structured half.
+fn says_the_same(text: &str, structured: &JsonText) -> bool {
+    text == structured.as_str() || serde_json::from_str::<Value>(text).is_ok_and(|v| v == structured.value())
+}
+
+/// A block as raw JSON.
+pub(super) fn raw(block: &Value) -> Option<Box<RawValue>> {
+    RawValue::from_string(bounded::to_text(block)).ok()
+}
+
+/// The failure for a script or a schema that let the operator down; the caller gets no detail.
+pub(super) fn internal(correlation_id: &str) -> ToolError {
+    ToolError::new(
+        ErrorCode::InternalError,
+        format!(
+            "docent could not shape the upstream's answer; the operator's log has the cause under {correlation_id}"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(media_type: &str, body: impl Into<Bytes>) -> UpstreamReply {
+        UpstreamReply {
+            status: 200,
+            headers: Vec::new(),
+            body: ReplyBody::Bytes { media_type: media_type.to_owned(), bytes: body.into() },
+            warnings: Vec::new(),
+        }
+    }
+
+    fn done(reply: &UpstreamReply, budget: &ResultBudget) -> (ToolResult, Vec<Omission>) {
+        let shaped = unprojected(reply, budget);
+        match shaped.outcome {
+            ToolOutcome::Completed(result) => (result, shaped.omitted),
+            ToolOutcome::Failed(error) => panic!("{error}"),
+        }
+    }
+
+    const SMALL: ResultBudget = ResultBudget { result_bytes: 300, text_bytes: 200, records: 10 };
+
+    #[test]
+    fn json_objects_within_the_budget_are_structured_and_exact() {
+        let (result, omitted) =
+            done(&bytes("application/json", "{ \"id\": 123456789012345678901 , \"p\": 0.10 }"), &SMALL);
+        assert_eq!(result.structured.unwrap().as_str(), r#"{"id":123456789012345678901,"p":0.10}"#);
+        assert!(omitted.is_empty() && result.text.is_none());
+        let object = |fill: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(fill));
+        assert!(done(&bytes("application/json", object(300 - 8)), &SMALL).0.structured.is_some());
+        let (over, omitted) = done(&bytes("application/json", object(301 - 8)), &SMALL);
+        assert!(over.structured.is_none() && over.text.unwrap().starts_with("[cut: the first "));
+        assert_eq!(omitted.len(), 2);
+    }
+
+    #[test]
+    fn texts_are_cut_at_the_limit_and_not_before() {
+        assert_eq!(done(&bytes("text/plain", "x".repeat(200)), &SMALL).0.text.unwrap().len(), 200);
+        for pad in 0..4 {
+            let text = format!("{}{}", "a".repeat(pad), "😀".repeat(51));
+            let (result, omitted) = done(&bytes("text/plain", text), &SMALL);
+            let kept = result.text.unwrap();
+            assert!(kept.len() <= 200 && kept.starts_with("[cut: "), "{kept}");
+            assert_eq!(omitted[0].name, "text");
+        }
+    }
+
+    #[test]
+    fn a_secret_across_the_cut_is_gone() {
+        let text = format!("{} ghp_{}", "x".repeat(120), "a1b2c3d4".repeat(8));
+        let kept = done(&bytes("text/plain", text), &SMALL).0.text.unwrap();
+        assert!(!kept.contains("ghp_"), "{kept}");
+    }
+
+    #[test]
+    fn binary_bodies_become_blocks_or_are_described() {
+        let (image, _) = done(&bytes("image/png", vec![0u8; 6]), &SMALL);
+        assert_eq!(image.blocks[0].get(), r#"{"type":"image","data":"AAAAAAAA","mimeType":"image/png"}"#);
+        let (pdf, _) = done(&bytes("application/pdf", vec![0xffu8; 3]), &SMALL);
+        assert!(pdf.blocks[0].get().contains("\"blob\":\"////\""));
+        let (big, omitted) = done(&bytes("application/pdf", vec![0xffu8; 800_000]), &SMALL);
+        assert!(big.blocks.is_empty() && big.text.unwrap().contains("800000 bytes") && omitted.len() == 1);
+    }
+
+    fn mcp(content: &[Value], structured: Option<Value>) -> UpstreamReply {
+        UpstreamReply {
+            status: 200,
+            headers: Vec::new(),
+            body: ReplyBody::Mcp(McpReply {
+                content: content.iter().filter_map(raw).collect(),
+                structured: structured.as_ref().and_then(raw),
+                is_error: false,
+                meta: None,
+            }),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn mcp_answers_keep_their_blocks_once() {
+        let structured = json!({"a": 1});
+        let blocks = [
+            json!({"type": "text", "text": "{ \"a\": 1 }"}),
+            json!({"type": "widget", "x": [1]}),
+            json!({"type": "text", "text": "more", "annotations": {"priority": 1}}),
+        ];
+        let (result, omitted) = done(&mcp(&blocks, Some(structured)), &SMALL);
+        assert_eq!(result.structured.unwrap().as_str(), r#"{"a":1}"#);
+        assert_eq!(
+            result.blocks.iter().map(|b| b.get().to_owned()).collect::<Vec<_>>(),
+            [blocks[1].to_string(), blocks[2].to_string()]
+        );
+        assert!(omitted.is_empty());
+        let (flood, omitted) = done(
+            &mcp(&[json!({"type": "text", "text": "x".repeat(1_000)})], Some(json!({"a": "y".repeat(300)}))),
+            &SMALL,
+        );
+        assert!(flood.structured.is_none() && flood.blocks[0].get().contains("[cut: "));
+        assert_eq!(omitted.len(), 2);
+    }
+
+    #[test]
+    fn failures_and_warnings_are_told() {
+        let mut reply = bytes("application/json", r#"{"message":"no such repo"}"#);
+        reply.status = 404;
+        let ToolOutcome::Failed(error) = unprojected(&reply, &SMALL).outcome else { panic!() };
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            (ErrorCode::NotFound, "the upstream answered 404: no such repo")
+        );
+        let mut reply = bytes("text/plain", "out");
+        reply.warnings = vec!["output was cut".to_owned()];
+        assert_eq!(done(&reply, &SMALL).0.text.unwrap(), "[note: output was cut]\nout");
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_stays_within_its_budget(body in prop::collection::vec(any::<u8>(), 0..600), kind in 0usize..5) {
+            let media_type = ["application/json", "text/plain", "image/png", "", "application/pdf"][kind];
+            let (result, _) = done(&bytes(media_type, body), &SMALL);
+            prop_assert!(result.text.as_ref().map_or(0, String::len) <= SMALL.text_bytes);
+            prop_assert!(result.structured.as_ref().map_or(0, JsonText::len) <= SMALL.result_bytes);
+            prop_assert!(result.text.is_some() || result.structured.is_some() || !result.blocks.is_empty());
+        }
+    }
+}

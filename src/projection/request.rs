@@ -1,0 +1,326 @@
+//! A request template put to work: every argument encoded for the place it stands in, so that no value can
+//! change the route, add a header or end a path early.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::spec::{BodyNode, BodySpec, Place, RequestSpec};
+use super::template::{Piece, Template, plain, present};
+use crate::call::{ErrorCode, HttpBody, HttpRequest, ToolError};
+use crate::diagnostic::{Diagnostics, did_you_mean};
+use crate::json::Object;
+
+/// Everything but RFC 3986's unreserved characters is encoded.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A checked request template.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    spec: RequestSpec,
+    /// Arguments that the template names itself; `body = "*"` takes the others.
+    used: BTreeSet<String>,
+    /// Defaults of the input schema, for arguments that are absent.
+    defaults: Object,
+}
+
+impl Request {
+    /// Checks that every placeholder is an argument of the tool's input schema.
+    pub(super) fn compile(
+        spec: &RequestSpec,
+        place: &Place,
+        input_schema: &Value,
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
+        let empty = Object::new();
+        let properties = input_schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+        let mut used = BTreeSet::new();
+        let mut check = |name: &str, offset: usize| {
+            used.insert(name.to_owned());
+            if properties.contains_key(name) {
+                return;
+            }
+            let help = match did_you_mean(name, properties.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean `{{{near}}}`?"),
+                None => "add it to `input_schema.properties`".to_owned(),
+            };
+            let message = format!("`{{{name}}}` is not an argument of this tool");
+            diagnostics.push(place.error_at(offset, "unknown-argument", message).help(help));
+        };
+        let pairs = spec.query.iter().chain(&spec.headers).map(|(_, t)| t);
+        let form = match &spec.body {
+            BodySpec::Form(pairs) => pairs.as_slice(),
+            _ => &[],
+        };
+        for template in std::iter::once(&spec.path).chain(pairs).chain(form.iter().map(|(_, t)| t)) {
+            template.value.arguments().for_each(|name| check(name, template.offset));
+        }
+        match &spec.body {
+            BodySpec::Argument(name) => check(&name.value, name.offset),
+            BodySpec::Json(node, offset) => node.arguments(&mut |name| check(name, *offset)),
+            BodySpec::Empty | BodySpec::Rest | BodySpec::Form(_) => {}
+        }
+        let defaults = properties
+            .iter()
+            .filter_map(|(name, schema)| Some((name.clone(), schema.get("default")?.clone())))
+            .collect();
+        Self { spec: spec.clone(), used, defaults }
+    }
+
+    /// The request for one call.
+    pub(super) fn build(&self, args: &Object) -> Result<HttpRequest, ToolError> {
+        let mut filled = self.defaults.clone();
+        filled.extend(args.iter().map(|(k, v)| (k.clone(), v.clone())));
+        let args = &filled;
+        Ok(HttpRequest {
+            method: self.spec.method.clone(),
+            path: path(&self.spec.path.value, args)?,
+            query: pairs(self.spec.query.iter().map(|(n, t)| (n, &t.value)), args)?,
+            headers: headers(self.spec.headers.iter().map(|(n, t)| (n, &t.value)), args)?,
+            body: self.body(args)?,
+        })
+    }
+
+    fn body(&self, args: &Object) -> Result<Option<HttpBody>, ToolError> {
+        Ok(match &self.spec.body {
+            BodySpec::Empty => None,
+            BodySpec::Argument(name) => present(args, &name.value).cloned().map(HttpBody::Json),
+            BodySpec::Rest => {
+                let rest = args.iter().filter(|(name, _)| !self.used.contains(*name));
+                Some(HttpBody::Json(Value::Object(rest.map(|(k, v)| (k.clone(), v.clone())).collect())))
+            }
+            BodySpec::Json(node, _) => node.fill(args).map(HttpBody::Json),
+            BodySpec::Form(form) => {
+                Some(HttpBody::Form(pairs(form.iter().map(|(n, t)| (n, &t.value)), args)?))
+            }
+        })
+    }
+}
+
+impl BodyNode {
+    fn arguments(&self, found: &mut impl FnMut(&str)) {
+        match self {
+            Self::Literal(_) => {}
+            Self::Text(template) => template.arguments().for_each(found),
+            Self::List(items) => items.iter().for_each(|i| i.arguments(found)),
+            Self::Table(members) => members.iter().for_each(|(_, m)| m.arguments(found)),
+        }
+    }
+
+    /// The value; `None` where its argument is absent.
+    fn fill(&self, args: &Object) -> Option<Value> {
+        match self {
+            Self::Literal(value) => Some(value.clone()),
+            Self::Text(template) => match template.whole() {
+                Some(name) => present(args, name).cloned(),
+                None => template.fill(args).map(Value::from),
+            },
+            Self::List(items) => Some(Value::Array(items.iter().filter_map(|i| i.fill(args)).collect())),
+            Self::Table(members) => Some(Value::Object(
+                members.iter().filter_map(|(k, m)| Some((k.clone(), m.fill(args)?))).collect(),
+            )),
+        }
+    }
+}
+
+fn invalid(name: &str, why: &str) -> ToolError {
+    ToolError::new(ErrorCode::InvalidArgument, format!("the argument `{name}` {why}"))
+        .field(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+}
+
+/// Refuses what has no plain text.
+fn flat<'a>(name: &str, value: &'a Value) -> Result<&'a Value, ToolError> {
+    let nested = |v: &Value| v.is_object() || v.is_array();
+    match value {
+        Value::Object(_) => Err(invalid(name, "is an object; a text, a number or a list is expected here")),
+        Value::Array(items) if items.iter().any(nested) => {
+            Err(invalid(name, "is a list of lists or objects; a flat list is expected here"))
+        }
+        _ => Ok(value),
+    }
+}
+
+/// Every argument becomes one encoded segment (or several, for `{*name}`), never empty, `.` or `..`.
+fn path(template: &Template, args: &Object) -> Result<String, ToolError> {
+    let mut out = String::new();
+    for piece in &template.0 {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Argument { name, segments } => {
+                let value =
+                    present(args, name).ok_or_else(|| invalid(name, "is missing: it is part of the path"))?;
+                let text = plain(flat(name, value)?);
+                let parts: Vec<&str> =
+                    if *segments { text.trim_matches('/').split('/').collect() } else { vec![&text] };
+                for (i, part) in parts.iter().enumerate() {
+                    if part.is_empty() || *part == "." || *part == ".." {
+                        return Err(invalid(name, "must not be empty, `.` or `..`, nor have such a segment"));
+                    }
+                    if i > 0 {
+                        out.push('/');
+                    }
+                    out.extend(utf8_percent_encode(part, SEGMENT));
+                }
+            }
+        }
+    }
+    // A literal beside an argument could still join to `..`.
+    if out.split('/').any(|s| s == "." || s == "..") {
+        return Err(ToolError::new(ErrorCode::InvalidArgument, "the arguments would climb out of the path"));
+    }
+    Ok(out)
+}
+
+/// Pairs of a query or a form; absent arguments drop their pair, a list repeats it.
+fn pairs<'a>(
+    templates: impl Iterator<Item = (&'a String, &'a Template)>,
+    args: &Object,
+) -> Result<Vec<(String, String)>, ToolError> {
+    let mut out = Vec::new();
+    for (name, template) in templates {
+        for argument in template.arguments() {
+            if let Some(value) = present(args, argument) {
+                flat(argument, value)?;
+            }
+        }
+        match template.whole().and_then(|a| present(args, a)) {
+            Some(Value::Array(items)) => {
+                out.extend(items.iter().map(|item| (name.clone(), plain(item))));
+            }
+            _ => out.extend(template.fill(args).map(|text| (name.clone(), text))),
+        }
+    }
+    Ok(out)
+}
+
+fn headers<'a>(
+    templates: impl Iterator<Item = (&'a String, &'a Template)>,
+    args: &Object,
+) -> Result<Vec<(String, String)>, ToolError> {
+    let mut out = Vec::new();
+    for (name, template) in templates {
+        let Some(text) = template.fill(args) else { continue };
+        if text.chars().any(|c| c.is_control() || !c.is_ascii()) {
+            let argument = template.arguments().next().unwrap_or(name);
+            return Err(invalid(argument, "has a character that a header cannot carry"));
+        }
+        out.push((name.clone(), text.trim().to_owned()));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::{PackSources, ProjectionSpec};
+    use super::*;
+    use crate::diagnostic::SourceFile;
+    use crate::settings;
+
+    fn compile(toml: &str, schema: &Value) -> (Request, Vec<String>) {
+        let mut diagnostics = Diagnostics::default();
+        let file = SourceFile::new("upstream.toml", toml);
+        let spec = settings::read(&file, &mut diagnostics, |s| {
+            ProjectionSpec::read(s, &Arc::new(PackSources::default()))
+        })
+        .unwrap();
+        let request = Request::compile(&spec.request.unwrap(), &spec.place, schema, &mut diagnostics);
+        (request, diagnostics.0.iter().map(|d| format!("{}:{} {}", d.line, d.column, d.message)).collect())
+    }
+
+    fn build(toml: &str, schema: &Value, args: &Value) -> Result<HttpRequest, ToolError> {
+        let (request, found) = compile(toml, schema);
+        assert_eq!(found, Vec::<String>::new());
+        request.build(args.as_object().unwrap())
+    }
+
+    fn schema(names: &[&str]) -> Value {
+        json!({"type": "object", "properties": names.iter().map(|n| ((*n).to_owned(), json!({}))).collect::<Object>()})
+    }
+
+    #[test]
+    fn arguments_are_encoded_and_absent_ones_drop_their_pair() {
+        let toml = "request = { path = \"/r/{owner}/c/{*file}\", query = { q = \"{q}\", l = \"{labels}\", p = \"{page}\", s = \"x-{q}\" }, headers = { X-Mode = \"{mode}\" } }";
+        let schema = json!({"properties": {"owner": {}, "file": {}, "q": {}, "labels": {}, "page": {"default": 1}, "mode": {}}});
+        let args = json!({"owner": "a/b?c", "file": "src/ü.rs", "labels": ["x", "y&z"], "mode": null});
+        let request = build(toml, &schema, &args).unwrap();
+        assert_eq!(request.path, "/r/a%2Fb%3Fc/c/src/%C3%BC.rs");
+        assert_eq!(
+            request.query,
+            [("l", "x"), ("l", "y&z"), ("p", "1")].map(|(k, v)| (k.to_owned(), v.to_owned()))
+        );
+        assert!(request.headers.is_empty() && request.body.is_none());
+    }
+
+    #[test]
+    fn values_cannot_leave_their_place() {
+        let toml = "request = { path = \"/a/{id}\", headers = { x-k = \"{k}\" }, query = { q = \"{q}\" } }";
+        let schema = schema(&["id", "k", "q"]);
+        for bad in [
+            json!({"id": ".."}),
+            json!({"id": ""}),
+            json!({}),
+            json!({"id": {}}),
+            json!({"id": "x", "k": "a\r\nb: c"}),
+            json!({"id": "x", "q": {"a": 1}}),
+        ] {
+            let error = build(toml, &schema, &bad).unwrap_err();
+            assert_eq!(error.code, ErrorCode::InvalidArgument, "{bad}");
+        }
+        let climbing =
+            build("request = { path = \"/a/{*p}\" }", &self::schema(&["p"]), &json!({"p": "x/../y"}));
+        assert!(climbing.is_err());
+    }
+
+    #[test]
+    fn bodies_keep_types() {
+        let schema = schema(&["id", "title", "labels", "note"]);
+        let args = json!({"id": 7, "title": "t", "labels": [1], "note": null});
+        let body = |toml: &str| build(toml, &schema, &args).unwrap().body;
+        assert_eq!(
+            body("request = { path = \"/{id}\", body = \"*\" }"),
+            Some(HttpBody::Json(json!({"title": "t", "labels": [1], "note": null})))
+        );
+        assert_eq!(body("request = { path = \"/\", body = \"labels\" }"), Some(HttpBody::Json(json!([1]))));
+        assert_eq!(
+            body(
+                "request = { path = \"/\", body = { t = \"{title}!\", n = \"{note}\", l = \"{labels}\", k = [\"{id}\", 2] } }"
+            ),
+            Some(HttpBody::Json(json!({"t": "t!", "l": [1], "k": [7, 2]})))
+        );
+        assert_eq!(
+            body("request = { path = \"/\", form = { a = \"{id}\", b = \"{note}\" } }"),
+            Some(HttpBody::Form(vec![("a".to_owned(), "7".to_owned())]))
+        );
+    }
+
+    #[test]
+    fn unknown_placeholders_are_told() {
+        let (_, found) = compile("request = { path = \"/{ownr}\", body = \"payload\" }", &schema(&["owner"]));
+        assert_eq!(
+            found,
+            [
+                "1:20 `{ownr}` is not an argument of this tool",
+                "1:38 `{payload}` is not an argument of this tool"
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_path_keeps_its_segments(value in "\\PC{1,20}") {
+            let (request, _) = compile("request = { path = \"/a/{id}/b\" }", &schema(&["id"]));
+            if let Ok(built) = request.build(json!({"id": value}).as_object().unwrap()) {
+                let parts: Vec<&str> = built.path.split('/').collect();
+                prop_assert_eq!(parts.len(), 4);
+                prop_assert_eq!((parts[1], parts[3]), ("a", "b"));
+                prop_assert_eq!(percent_encoding::percent_decode_str(parts[2]).decode_utf8_lossy(), value);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Secrets in texts on their way out: a small set of bounded patterns, no backtracking, linear in the text.
+//! Always run over a window wider than what is kept, so that a secret across the cut is still found.
+
+use std::borrow::Cow;
+
+/// What stands in place of a secret.
+const REPLACED: &str = "[secret removed]";
+
+/// Prefixes of tokens that name themselves, with the least number of token characters that must follow.
+const PREFIXES: [(&str, usize); 18] = [
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghs_", 20),
+    ("ghu_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 16),
+    ("sk-ant-", 16),
+    ("sk-", 32),
+    ("sk_live_", 16),
+    ("rk_live_", 16),
+    ("xoxb-", 16),
+    ("xoxp-", 16),
+    ("xapp-", 16),
+    ("AKIA", 16),
+    ("ASIA", 16),
+    ("AIza", 30),
+    ("npm_", 30),
+    ("eyJ", 40),
+];
+
+/// Names whose value is a secret when written `name=value`, `name: value` or `"name":"value"`.
+const NAMES: [&str; 13] = [
+    "password",
+    "passwd",
+    "secret",
+    "client_secret",
+    "api_key",
+    "apikey",
+    "api-key",
+    "x-api-key",
+    "access_token",
+    "refresh_token",
+    "auth_token",
+    "authorization",
+    "connectionstring",
+];
+
+/// Replaces what looks like a secret. Borrowed where there was none.
+pub(super) fn scrub(text: &str) -> Cow<'_, str> {
+    let mut out = String::new();
+    let mut from = 0;
+    let mut at = 0;
+    let bytes = text.as_bytes();
+    while at < bytes.len() {
+        match secret_at(text, at) {
+            Some((start, end)) => {
+                out.push_str(text.get(from..start).unwrap_or_default());
+                out.push_str(REPLACED);
+                (from, at) = (end, end.max(at + 1));
+            }
+            None => at += 1,
+        }
+    }
+    if from == 0 && out.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
+/// A secret that begins (or whose name begins) at a byte: the range to replace.
+fn secret_at(text: &str, at: usize) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let first = *bytes.get(at)?;
+    let boundary = at == 0 || bytes.get(at - 1).is_none_or(|b| !is_token(*b));
+    if !boundary || !text.is_char_boundary(at) {
+        return url_password(text, at);
+    }
+    let rest = text.get(at..)?;
+    if first == b'-' && rest.starts_with("-----BEGIN ") {
+        return private_key(rest).map(|len| (at, at + len));
+    }
+    if !first.is_ascii_alphanumeric() && first != b'"' {
+        return url_password(text, at);
+    }
+    prefixed(rest)
+        .map(|len| (at, at + len))
+        .or_else(|| named(rest).map(|(s, e)| (at + s, at + e)))
+        .or_else(|| bearer(rest).map(|(s, e)| (at + s, at + e)))
+}
+
+fn is_token(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')
+}
+
+fn run(text: &str, mut ok: impl FnMut(u8) -> bool) -> usize {
+    text.bytes().take_while(|b| ok(*b)).count()
+}
+
+fn prefixed(rest: &str) -> Option<usize> {
+    PREFIXES.iter().find_map(|(prefix, least)| {
+        let after = rest.strip_prefix(prefix)?;
+        let long = run(after, |b| is_token(b) || b == b'.');
+        (long >= *least).then_some(prefix.len() + long)
+    })
+}
+
+/// `name = value` in the usual spellings; the name stays, the value goes.
+fn named(rest: &str) -> Option<(usize, usize)> {
+    let quoted = usize::from(rest.starts_with('"'));
+    let name = NAMES
+        .iter()
+        .filter(|n| rest.get(quoted..quoted + n.len()).is_some_and(|s| s.eq_ignore_ascii_case(n)));
+    let name = name.max_by_key(|n| n.len())?;
+    let mut at = quoted + name.len();
+    at += usize::from(quoted == 1 && rest.as_bytes().get(at) == Some(&b'"'));
+    at += run(rest.get(at..)?, |b| b == b' ').min(3);
+    if !matches!(rest.as_bytes().get(at), Some(b'=' | b':')) {
+        return None;
+    }
+    at += 1;
+    at += run(rest.get(at..)?, |b| b == b' ').min(3);
+    let value = rest.get(at..)?;
+    if let Some(inner) = value.strip_prefix('"') {
+        let mut escaped = false;
+        let len = run(inner, |b| {
+            let more = escaped || b != b'"';
+            escaped = !escaped && b == b'\\';
+            more
+        });
+        return (len >= 4).then_some((at + 1, at + 1 + len));
+    }
+    if quoted == 1 {
+        // A JSON number or literal: replacing it would break the JSON, and no password is a number there.
+        return None;
+    }
+    // `Authorization: Bearer x` keeps its scheme for the reader.
+    let scheme = ["Bearer ", "Basic ", "Token "].iter().find(|s| value.starts_with(**s));
+    let start = scheme.map_or(0, |s| s.len());
+    let len = run(value.get(start..)?, |b| {
+        !b.is_ascii_whitespace() && !matches!(b, b'&' | b';' | b',' | b'"' | b'\'' | b'\\')
+    });
+    (len >= 4 && value.is_char_boundary(start + len)).then_some((at + start, at + start + len))
+}
+
+fn bearer(rest: &str) -> Option<(usize, usize)> {
+    let after = rest.strip_prefix("Bearer ").or_else(|| rest.strip_prefix("bearer "))?;
+    let len = run(after, |b| is_token(b) || matches!(b, b'.' | b'~' | b'+' | b'/' | b'='));
+    (len >= 16).then_some((7, 7 + len))
+}
+
+/// `scheme://user:password@host`: the password goes.
+fn url_password(text: &str, at: usize) -> Option<(usize, usize)> {
+    let rest = text.get(at..)?.strip_prefix("://")?;
+    let authority =
+        rest.get(..run(rest, |b| !b.is_ascii_whitespace() && !matches!(b, b'/' | b'"' | b'?' | b'\\')))?;
+    let (credentials, _) = authority.rsplit_once('@')?;
+    let (user, password) = credentials.split_once(':')?;
+    (!password.is_empty()).then(|| {
+        let start = at + 3 + user.len() + 1;
+        (start, start + password.len())
+    })
+}
+
+/// A PEM private key up to its end mark; without one, up to the end of the string or text it stands in.
+fn private_key(rest: &str) -> Option<usize> {
+    let label = rest.strip_prefix("-----BEGIN ")?;
+    let label = label.get(..label.find("-----")?)?;
+    if label.len() > 40 || !label.ends_with("PRIVATE KEY") {
+        return None;
+    }
+    let end = rest.find("-----END ").and_then(|e| {
+        let after = e + "-----END ".len();
+        Some(after + rest.get(after..)?.find("-----")? + "-----".len())
+    });
+    let quote = rest.find('"').unwrap_or(rest.len());
+    Some(end.filter(|e| *e <= quote || quote == 0).unwrap_or(quote))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn secrets_go_and_their_surroundings_stay() {
+        for (text, expected) in [
+            ("token ghp_abcdefghijklmnopqrstuvwxyz012345 end", "token [secret removed] end"),
+            ("password=hunter22&x=1", "password=[secret removed]&x=1"),
+            ("{\"api_key\": \"abc\\\"def123\", \"n\": 1}", "{\"api_key\": \"[secret removed]\", \"n\": 1}"),
+            ("Authorization: Bearer abcdef0123456789", "Authorization: Bearer [secret removed]"),
+            ("postgres://u:p4ss@db/x", "postgres://u:[secret removed]@db/x"),
+            (
+                "-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nrest",
+                "[secret removed]\nrest",
+            ),
+            ("{\"k\":\"-----BEGIN PRIVATE KEY-----\\nMII\",\"n\":1}", "{\"k\":\"[secret removed]\",\"n\":1}"),
+            ("{\"s\":\"password=abcd\\\"\"}", "{\"s\":\"password=[secret removed]\\\"\"}"),
+            ("{\"password\":123456}", "{\"password\":123456}"),
+            (
+                "see eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abc",
+                "see [secret removed]",
+            ),
+        ] {
+            assert_eq!(scrub(text), expected);
+        }
+    }
+
+    #[test]
+    fn plain_words_stay() {
+        for text in
+            ["the password is wrong", "sk-learn", "task_ghp_", "http://host:80/a@b", "secret: no", "AKIA"]
+        {
+            assert!(matches!(scrub(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_scrubbed_without_a_fault(text in "\\PC{0,80}", secret in "[a-z0-9]{24}") {
+            let all = format!("{text} ghp_{secret} {text}");
+            let scrubbed = scrub(&all);
+            prop_assert!(!scrubbed.contains(&secret));
+        }
+    }
+}
