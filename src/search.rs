@@ -4,5 +4,19 @@
 //! counted, not scored and not hinted at.
 
 mod api;
+mod exact;
+mod fields;
+mod index;
+mod num;
+mod postings;
+mod question;
+mod ranking;
+mod score;
+mod synonyms;
+mod text;
+mod trigram;
+mod verbs;
 
 pub use api::{Filters, Hit, Query, Results, Signal};
+pub use index::ToolIndex;
+pub use ranking::Ranking;

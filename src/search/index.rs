@@ -1,0 +1,218 @@
+//! Building the index of one generation's catalog.
+//!
+//! Every tool's impacts depend on that tool and on the ranking alone, so the order in which tools come and
+//! what other tools there are change nothing in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::exact::Names;
+use super::fields::{self, Texts};
+use super::num::{count, number};
+use super::postings::{Dictionary, Entry, Postings};
+use super::ranking::{FIELDS, Ranking};
+use super::text::{self, Analyzer};
+use super::trigram;
+use super::verbs::Verbs;
+use crate::catalog::{Catalog, Tool};
+
+/// What scoring needs to know of a tool besides its terms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    /// Words of its name.
+    pub(super) name_words: u16,
+    /// Bytes of its name, for the order of equals.
+    pub(super) name_bytes: u16,
+    /// Number of its upstream in [`ToolIndex::upstreams`].
+    pub(super) upstream: u32,
+    /// Number of its category in [`ToolIndex::categories`].
+    pub(super) category: u32,
+    /// The verb classes of its name, a bit each.
+    pub(super) verbs: u32,
+    pub(super) read_only: bool,
+    pub(super) deprecated: bool,
+}
+
+/// The search index of one generation. Immutable; its answers depend only on the tools in the asker's set.
+#[derive(Debug)]
+pub struct ToolIndex {
+    pub(super) ranking: Ranking,
+    pub(super) dictionary: Dictionary,
+    pub(super) terms: Postings,
+    pub(super) trigrams: trigram::Trigrams,
+    pub(super) facts: Vec<Facts>,
+    pub(super) upstreams: HashMap<Arc<str>, u32>,
+    pub(super) categories: HashMap<Arc<str>, u32>,
+    pub(super) names: Names,
+    pub(super) verbs: Verbs,
+}
+
+impl ToolIndex {
+    /// Indexes a catalog.
+    pub fn build(catalog: &Catalog, ranking: &Ranking) -> Self {
+        let mut analyzer = Analyzer::new();
+        let verbs = Verbs::new(ranking, &mut analyzer);
+        let mut builder = Builder::new(ranking);
+        let (mut upstreams, mut categories) = (HashMap::new(), HashMap::new());
+        let mut facts = Vec::with_capacity(catalog.len());
+        for (doc, (_, tool)) in (0u32..).zip(catalog.iter()) {
+            let texts = fields::texts(tool);
+            builder.tool(doc, &texts, &mut analyzer);
+            facts.push(facts_of(tool, &mut upstreams, &mut categories, &verbs, &mut analyzer));
+        }
+        let (dictionary, renumber) = Dictionary::build(&builder.terms);
+        Self {
+            ranking: ranking.clone(),
+            terms: Postings::build(&builder.entries, &renumber),
+            dictionary,
+            trigrams: builder.trigrams.build(),
+            facts,
+            upstreams,
+            categories,
+            names: Names::build(catalog),
+            verbs,
+        }
+    }
+
+    /// How many tools are indexed.
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    /// Whether no tool is indexed.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// Bytes that the index holds, about.
+    pub fn bytes(&self) -> usize {
+        self.dictionary.bytes()
+            + self.terms.bytes()
+            + self.trigrams.bytes()
+            + self.names.bytes()
+            + self.facts.len() * size_of::<Facts>()
+    }
+}
+
+fn facts_of(
+    tool: &Tool,
+    upstreams: &mut HashMap<Arc<str>, u32>,
+    categories: &mut HashMap<Arc<str>, u32>,
+    verbs: &Verbs,
+    analyzer: &mut Analyzer,
+) -> Facts {
+    let name = text::chunks(&tool.name).flat_map(text::split).collect::<Vec<_>>();
+    let class = name.iter().fold(0, |bits, word| bits | verbs.of(&analyzer.stem(word)));
+    Facts {
+        name_words: u16::try_from(name.len()).unwrap_or(u16::MAX),
+        name_bytes: u16::try_from(tool.name.len()).unwrap_or(u16::MAX),
+        upstream: numbered(upstreams, tool.upstream.as_str()),
+        category: numbered(categories, &tool.category),
+        verbs: class,
+        read_only: tool.annotations.is_read_only(),
+        deprecated: tool.deprecated.is_some(),
+    }
+}
+
+fn numbered(table: &mut HashMap<Arc<str>, u32>, key: &str) -> u32 {
+    let next = number(table.len());
+    match table.get(key) {
+        Some(no) => *no,
+        None => *table.entry(Arc::from(key)).or_insert(next),
+    }
+}
+
+/// The terms of a chunk, as numbers.
+#[derive(Debug, Clone, Default)]
+struct ChunkTerms {
+    parts: Vec<u32>,
+    joined: Option<u32>,
+}
+
+/// Collects the entries of all tools.
+struct Builder<'a> {
+    ranking: &'a Ranking,
+    terms: Vec<String>,
+    numbers: HashMap<String, u32>,
+    chunks: HashMap<String, ChunkTerms>,
+    entries: Vec<Entry>,
+    /// Weighted frequency of each term in the tool at hand, and which terms have one.
+    frequencies: Vec<f32>,
+    touched: Vec<u32>,
+    trigrams: trigram::Builder,
+}
+
+impl<'a> Builder<'a> {
+    fn new(ranking: &'a Ranking) -> Self {
+        Self {
+            ranking,
+            terms: Vec::new(),
+            numbers: HashMap::new(),
+            chunks: HashMap::new(),
+            entries: Vec::new(),
+            frequencies: Vec::new(),
+            touched: Vec::new(),
+            trigrams: trigram::Builder::new(ranking),
+        }
+    }
+
+    fn number(&mut self, term: String) -> u32 {
+        let next = number(self.terms.len());
+        if let Some(no) = self.numbers.get(&term) {
+            return *no;
+        }
+        self.terms.push(term.clone());
+        self.numbers.insert(term, next);
+        self.frequencies.push(0.0);
+        next
+    }
+
+    fn chunk(&mut self, chunk: &str, analyzer: &mut Analyzer) -> ChunkTerms {
+        if let Some(known) = self.chunks.get(chunk) {
+            return known.clone();
+        }
+        let terms = analyzer.terms(chunk);
+        let found = ChunkTerms {
+            parts: terms.parts.into_iter().map(|t| self.number(t)).collect(),
+            joined: terms.joined.map(|t| self.number(t)),
+        };
+        self.chunks.insert(chunk.to_owned(), found.clone());
+        found
+    }
+
+    fn tool(&mut self, doc: u32, texts: &Texts, analyzer: &mut Analyzer) {
+        for field in 0..FIELDS {
+            let (Some(text), Some(boost), Some(usual), Some(pull)) = (
+                texts.get(field),
+                self.ranking.fields.get(field).copied(),
+                self.ranking.lengths.get(field).copied(),
+                self.ranking.length_pull.get(field).copied(),
+            ) else {
+                continue;
+            };
+            let (mut found, mut length) = (Vec::new(), 0);
+            for chunk in text::chunks(text) {
+                let terms = self.chunk(chunk, analyzer);
+                length += terms.parts.len();
+                found.extend(terms.parts);
+                found.extend(terms.joined);
+            }
+            let weight = boost / (1.0 - pull + pull * count(length) / usual.max(1.0));
+            for term in found {
+                if let Some(sum) = self.frequencies.get_mut(super::num::index(term)) {
+                    if *sum <= 0.0 {
+                        self.touched.push(term);
+                    }
+                    *sum += weight;
+                }
+            }
+        }
+        for term in self.touched.drain(..) {
+            if let Some(sum) = self.frequencies.get_mut(super::num::index(term)) {
+                self.entries.push(Entry { term, doc, impact: *sum / (self.ranking.k1 + *sum) });
+                *sum = 0.0;
+            }
+        }
+        self.trigrams.tool(doc, texts);
+    }
+}

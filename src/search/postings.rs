@@ -1,0 +1,170 @@
+//! Impact lists: for each term the tools that hold it and how much it says about them.
+//!
+//! An impact is a tool's own (term frequency over fields, saturated); rarity is not in it, because rarity
+//! depends on which tools the asker may see.
+
+use super::num::{IMPACT_STEPS, index, number, quantize};
+
+/// Impact lists of a set of terms numbered from 0.
+#[derive(Debug, Default)]
+pub(super) struct Postings {
+    /// Where each term's list begins; one more at the end.
+    starts: Vec<u32>,
+    docs: Vec<u32>,
+    impacts: Vec<u16>,
+}
+
+/// One entry before it is sorted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) term: u32,
+    pub(super) doc: u32,
+    /// From 0 to 1.
+    pub(super) impact: f32,
+}
+
+impl Postings {
+    /// Sorts entries that come in document order into lists. `renumber` gives each term its final number.
+    pub(super) fn build(entries: &[Entry], renumber: &[u32]) -> Self {
+        let term = |e: &Entry| renumber.get(index(e.term)).map_or(0, |t| index(*t));
+        let mut starts = vec![0u32; renumber.len() + 1];
+        for entry in entries {
+            if let Some(slot) = starts.get_mut(term(entry) + 1) {
+                *slot += 1;
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        let mut next = starts.clone();
+        let (mut docs, mut impacts) = (vec![0u32; entries.len()], vec![0u16; entries.len()]);
+        for entry in entries {
+            let Some(at) = next.get_mut(term(entry)) else { continue };
+            if let (Some(doc), Some(impact)) = (docs.get_mut(index(*at)), impacts.get_mut(index(*at))) {
+                (*doc, *impact) = (entry.doc, quantize(entry.impact));
+            }
+            *at += 1;
+        }
+        Self { starts, docs, impacts }
+    }
+
+    /// The list of a term: documents in order, each with its impact.
+    pub(super) fn list(&self, term: u32) -> List<'_> {
+        let at = index(term);
+        let (from, to) = match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(from), Some(to)) => (index(*from), index(*to)),
+            _ => (0, 0),
+        };
+        List {
+            docs: self.docs.get(from..to).unwrap_or(&[]),
+            impacts: self.impacts.get(from..to).unwrap_or(&[]),
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.starts.len() * 4 + self.docs.len() * 6
+    }
+}
+
+/// The impact list of one term.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List<'a> {
+    pub(super) docs: &'a [u32],
+    impacts: &'a [u16],
+}
+
+impl List<'_> {
+    /// Documents with their impacts from 0 to 1.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f32)> + '_ {
+        self.docs.iter().zip(self.impacts).map(|(doc, impact)| (*doc, f32::from(*impact) / IMPACT_STEPS))
+    }
+}
+
+/// Terms in order, in one allocation.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    text: String,
+    ends: Vec<u32>,
+}
+
+impl Dictionary {
+    /// Sorts the terms; gives the dictionary and each given term's number in it.
+    pub(super) fn build(terms: &[String]) -> (Self, Vec<u32>) {
+        let mut order: Vec<(&String, u32)> = terms.iter().zip((0u32..).by_ref()).collect();
+        order.sort_unstable();
+        let mut renumber = vec![0u32; terms.len()];
+        let mut out =
+            Self { text: String::with_capacity(terms.iter().map(String::len).sum()), ends: Vec::new() };
+        for (at, (term, given)) in order.iter().enumerate() {
+            out.text.push_str(term);
+            out.ends.push(number(out.text.len()));
+            if let Some(slot) = renumber.get_mut(index(*given)) {
+                *slot = number(at);
+            }
+        }
+        (out, renumber)
+    }
+
+    /// How many terms.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A term by number.
+    pub(super) fn term(&self, no: usize) -> &str {
+        let from = no.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |e| index(*e));
+        let to = self.ends.get(no).map_or(from, |e| index(*e));
+        self.text.get(from..to).unwrap_or("")
+    }
+
+    /// The number of the first term that is not less than `text`.
+    fn lower_bound(&self, text: &str) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.term(middle) < text { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// The number of a term.
+    pub(super) fn find(&self, term: &str) -> Option<u32> {
+        let at = self.lower_bound(term);
+        (at < self.len() && self.term(at) == term).then(|| number(at))
+    }
+
+    /// The numbers of the terms that begin with a character.
+    pub(super) fn beginning_with(&self, first: char) -> std::ops::Range<usize> {
+        let next = char::from_u32(u32::from(first) + 1).unwrap_or(char::MAX);
+        self.lower_bound(first.encode_utf8(&mut [0; 4]))..self.lower_bound(next.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + self.ends.len() * 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_found_again_and_lists_keep_their_documents() {
+        let terms: Vec<String> = ["pull", "list", "éa", "lift"].map(str::to_owned).into();
+        let (dictionary, renumber) = Dictionary::build(&terms);
+        let entries = [(0, 0), (1, 0), (1, 1), (3, 2)].map(|(term, doc)| Entry { term, doc, impact: 0.5 });
+        let postings = Postings::build(&entries, &renumber);
+        let docs = |t: &str| dictionary.find(t).map(|no| postings.list(no).docs.to_vec());
+        assert_eq!(
+            (docs("list"), docs("pull"), docs("lift")),
+            (Some(vec![0, 1]), Some(vec![0]), Some(vec![2]))
+        );
+        assert_eq!((docs("éa"), docs("lis"), docs("")), (Some(vec![]), None, None));
+        let near: Vec<&str> = dictionary.beginning_with('l').map(|n| dictionary.term(n)).collect();
+        assert_eq!(near, ["lift", "list"]);
+    }
+}

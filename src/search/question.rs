@@ -1,0 +1,229 @@
+//! From a question to weighted concepts: stop words, repeats, synonyms, acronyms, joined words and typos.
+//!
+//! What the index knows is asked through the asker's eyes only: a term that stands only in hidden tools is
+//! an unknown term.
+
+use super::index::ToolIndex;
+use super::num::count;
+use super::text::{Analyzer, chunks, split};
+use crate::catalog::ToolSet;
+use crate::id::ToolNo;
+
+/// Terms of one question at most; the rest of a long text is not looked at.
+const TERMS_MAX: usize = 64;
+/// Letters of a word that may be a typo: shorter ones have too many neighbours.
+const TYPO_LETTERS_MIN: usize = 4;
+/// Letters from which two slips are allowed.
+const TWO_SLIPS_LETTERS: usize = 6;
+
+/// One thing that is asked for, and the terms that say it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Concept {
+    /// How much it counts, before rarity.
+    pub(super) weight: f32,
+    /// Rarity among the visible tools.
+    pub(super) rarity: f32,
+    /// Terms with their factors.
+    pub(super) terms: Vec<(u32, f32)>,
+}
+
+/// A question as the scorer takes it.
+#[derive(Debug, Default)]
+pub(super) struct Question {
+    pub(super) concepts: Vec<Concept>,
+    /// The words that say something, folded but not stemmed, in order.
+    pub(super) words: Vec<String>,
+    /// The verb classes of the first verb.
+    pub(super) verbs: u32,
+}
+
+/// The visible tools and how many they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) set: &'a ToolSet,
+    pub(super) count: usize,
+}
+
+impl View<'_> {
+    /// How many of the documents are visible.
+    pub(super) fn frequency(&self, docs: &[u32]) -> usize {
+        if self.count == self.set.capacity() {
+            docs.len()
+        } else {
+            docs.iter().filter(|doc| self.set.contains(ToolNo(**doc))).count()
+        }
+    }
+
+    /// BM25's inverse document frequency among the visible tools.
+    pub(super) fn rarity(&self, frequency: usize) -> f32 {
+        let (all, with) = (count(self.count), count(frequency));
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+}
+
+/// One distinct term of the question.
+struct Asked {
+    term: String,
+    times: usize,
+}
+
+impl Question {
+    /// Reads a question as the index and the asker's view know it.
+    pub(super) fn read(text: &str, index: &ToolIndex, view: View<'_>) -> Self {
+        let mut analyzer = Analyzer::new();
+        let ranking = &index.ranking;
+        let (mut words, mut parts, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+        for chunk in chunks(text).take(TERMS_MAX) {
+            words.extend(split(chunk));
+            let terms = analyzer.terms(chunk);
+            joined.extend(terms.joined);
+            parts.extend(terms.parts);
+        }
+        parts.truncate(TERMS_MAX);
+        joined.extend(words.windows(2).map(<[String]>::concat));
+        let is_stop = |word: &String| ranking.stop_words.contains(word);
+        let expansions: Vec<String> = ranking.synonyms.expand(&parts).flatten().cloned().collect();
+        if !words.iter().all(is_stop) {
+            words.retain(|w| !is_stop(w));
+            let stems: Vec<String> = ranking.stop_words.iter().map(|w| analyzer.stem(w)).collect();
+            parts.retain(|p| !stems.contains(p));
+        }
+        let verbs = parts.iter().map(|p| index.verbs.of(p)).find(|v| *v != 0).unwrap_or(0);
+        let reader = Reader { index, view };
+        let mut concepts: Vec<Concept> =
+            distinct(&parts).iter().filter_map(|asked| reader.concept(asked)).collect();
+        let extra = |terms: Vec<String>, weight: f32, concepts: &mut Vec<Concept>| {
+            for asked in distinct(&terms).iter().filter(|a| !parts.contains(&a.term)) {
+                concepts.extend(reader.plain(&asked.term, weight));
+            }
+        };
+        extra(expansions, ranking.query.expansion, &mut concepts);
+        extra(joined, ranking.query.joined, &mut concepts);
+        Self { concepts, words, verbs }
+    }
+}
+
+fn distinct(terms: &[String]) -> Vec<Asked> {
+    let mut out: Vec<Asked> = Vec::new();
+    for term in terms {
+        match out.iter_mut().find(|a| a.term == *term) {
+            Some(asked) => asked.times += 1,
+            None => out.push(Asked { term: term.clone(), times: 1 }),
+        }
+    }
+    out
+}
+
+/// Looks terms up through the asker's eyes.
+struct Reader<'a> {
+    index: &'a ToolIndex,
+    view: View<'a>,
+}
+
+impl Reader<'_> {
+    /// The number of a term that some visible tool has, and how many have it.
+    fn find(&self, term: &str) -> Option<(u32, usize)> {
+        let no = self.index.dictionary.find(term)?;
+        let frequency = self.view.frequency(self.index.terms.list(no).docs);
+        (frequency > 0).then_some((no, frequency))
+    }
+
+    /// A concept of one term alone.
+    fn plain(&self, term: &str, weight: f32) -> Option<Concept> {
+        let (no, frequency) = self.find(term)?;
+        Some(Concept { weight, rarity: self.view.rarity(frequency), terms: vec![(no, 1.0)] })
+    }
+
+    /// A concept with what may stand in its place.
+    fn concept(&self, asked: &Asked) -> Option<Concept> {
+        let query = &self.index.ranking.query;
+        let mut terms = Vec::new();
+        let mut frequencies = 0;
+        let head = self.find(&asked.term);
+        if let Some((no, frequency)) = head {
+            terms.push((no, 1.0));
+            frequencies = frequency;
+        }
+        for other in self.index.ranking.synonyms.of(&asked.term) {
+            if let Some((no, frequency)) = self.find(other) {
+                terms.push((no, query.synonym));
+                if head.is_none() {
+                    frequencies = frequencies.max(frequency);
+                }
+            }
+        }
+        if terms.is_empty() {
+            let (no, frequency) = self.nearest(&asked.term)?;
+            terms.push((no, query.typo));
+            frequencies = frequency;
+        }
+        let weight = count(asked.times).powf(query.repeat_power);
+        Some(Concept { weight, rarity: self.view.rarity(frequencies), terms })
+    }
+
+    /// The nearest known term with the same first letter; the most frequent of equally near ones.
+    fn nearest(&self, term: &str) -> Option<(u32, usize)> {
+        let letters: Vec<char> = term.chars().collect();
+        let first = *letters.first()?;
+        if letters.len() < TYPO_LETTERS_MIN || letters.iter().any(|c| !c.is_alphabetic()) {
+            return None;
+        }
+        let allowed = if letters.len() < TWO_SLIPS_LETTERS { 1 } else { 2 };
+        let mut best: Option<(usize, usize, u32)> = None;
+        for at in self.index.dictionary.beginning_with(first) {
+            let known = self.index.dictionary.term(at);
+            let limit = best.map_or(allowed, |(distance, ..)| distance);
+            let Some(distance) = slips(&letters, known, limit) else { continue };
+            let Ok(no) = u32::try_from(at) else { continue };
+            let frequency = self.view.frequency(self.index.terms.list(no).docs);
+            if frequency > 0 && best.is_none_or(|(d, f, _)| distance < d || (distance == d && frequency > f))
+            {
+                best = Some((distance, frequency, no));
+            }
+        }
+        best.map(|(_, frequency, no)| (no, frequency))
+    }
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours between two words, if at most `limit`.
+fn slips(a: &[char], b: &str, limit: usize) -> Option<usize> {
+    let length = b.chars().count();
+    if a.len().abs_diff(length) > limit {
+        return None;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
+    for (i, ca) in a.iter().enumerate() {
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i + 1);
+        let at = |v: &[usize], k: usize| v.get(k).copied().unwrap_or(usize::MAX / 2);
+        for (j, cb) in b.iter().enumerate() {
+            let mut best =
+                (at(&last, j + 1) + 1).min(at(&row, j) + 1).min(at(&last, j) + usize::from(ca != cb));
+            if i > 0 && j > 0 && a.get(i - 1) == Some(cb) && b.get(j - 1) == Some(ca) {
+                best = best.min(at(&before, j - 1) + 1);
+            }
+            row.push(best);
+        }
+        if row.iter().all(|d| *d > limit) {
+            return None;
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().filter(|d| *d <= limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_count_swaps_once() {
+        let chars = |t: &str| t.chars().collect::<Vec<_>>();
+        assert_eq!(slips(&chars("reqeust"), "request", 2), Some(1));
+        assert_eq!(slips(&chars("isue"), "issu", 1), None);
+        assert_eq!(slips(&chars("isue"), "issue", 1), Some(1));
+        assert_eq!(slips(&chars("deploy"), "deploy", 0), Some(0));
+        assert_eq!(slips(&chars("weather"), "w", 2), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! Scoring: impact lists into one number per visible tool, signals, order.
+//!
+//! Every quantity is computed over the visible tools alone, so the answer is the one that a catalog of just
+//! these tools would give: hidden tools do not exist here, not even in a rarity.
+
+use super::api::{Hit, Query, Results, Signal};
+use super::index::{Facts, ToolIndex};
+use super::num::{count, index};
+use super::postings::List;
+use super::question::{Question, View};
+use super::ranking::SIGNAL_NAMES;
+use super::trigram;
+use crate::catalog::ToolSet;
+use crate::id::ToolNo;
+
+/// Words of a name from which on brevity gives nothing.
+const LONG_NAME_WORDS: usize = 40;
+/// Scores are compared in steps of 1e-5.
+const SCORE_STEPS: f64 = 100_000.0;
+
+/// One number per tool.
+struct Scores {
+    values: Vec<f32>,
+    /// What a tool would get that had every term without end.
+    possible: f32,
+}
+
+impl Scores {
+    fn new(len: usize) -> Self {
+        Self { values: vec![0.0; len], possible: 0.0 }
+    }
+
+    fn add(&mut self, list: List<'_>, weight: f32, view: View<'_>) {
+        self.possible += weight;
+        let all = view.count == view.set.capacity();
+        for (doc, impact) in list.iter() {
+            if (all || view.set.contains(ToolNo(doc)))
+                && let Some(value) = self.values.get_mut(index(doc))
+            {
+                *value += weight * impact;
+            }
+        }
+    }
+
+    /// Adds the best of several lists.
+    fn add_best(&mut self, lists: &[(List<'_>, f32)], weight: f32, view: View<'_>) {
+        self.possible += weight;
+        let mut best: Vec<(u32, f32)> = Vec::new();
+        for (list, factor) in lists {
+            let visible = list.iter().filter(|(doc, _)| view.set.contains(ToolNo(*doc)));
+            best.extend(visible.map(|(doc, impact)| (doc, impact * factor)));
+        }
+        best.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        best.dedup_by_key(|(doc, _)| *doc);
+        for (doc, impact) in best {
+            if let Some(value) = self.values.get_mut(index(doc)) {
+                *value += weight * impact;
+            }
+        }
+    }
+
+    fn top(&self) -> f32 {
+        self.values.iter().copied().fold(0.0, f32::max)
+    }
+
+    fn get(&self, doc: usize) -> f32 {
+        self.values.get(doc).copied().unwrap_or(0.0)
+    }
+}
+
+/// A tool that matches.
+struct Match {
+    tool: ToolNo,
+    /// Place in the question's own list of names; tools that were not named have the last.
+    place: usize,
+    named: bool,
+    score: i64,
+    values: [f32; SIGNAL_NAMES.len()],
+}
+
+impl ToolIndex {
+    /// The tools of `visible` that match, best first.
+    pub fn search(&self, query: &Query<'_>, visible: &ToolSet) -> Results {
+        let set = self.filtered(query, visible);
+        let view = View { set: &set, count: set.count() };
+        let text = query.text.trim();
+        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view) };
+        let total = matches.len();
+        let end = query.offset.saturating_add(query.limit).min(total);
+        let key = |m: &Match| {
+            let name_bytes = self.facts.get(m.tool.index()).map_or(0, |f| f.name_bytes);
+            (m.place, std::cmp::Reverse(m.score), name_bytes, m.tool)
+        };
+        if end < total && end > 0 {
+            matches.select_nth_unstable_by_key(end - 1, key);
+            matches.truncate(end);
+        }
+        matches.sort_unstable_by_key(key);
+        let hits = matches.into_iter().take(end).skip(query.offset);
+        Results { hits: hits.map(|m| self.hit(&m, query.explain)).collect(), total }
+    }
+
+    /// The visible tools that pass the query's filters.
+    fn filtered(&self, query: &Query<'_>, visible: &ToolSet) -> ToolSet {
+        let filters = &query.filters;
+        if filters.category.is_none() && filters.upstream.is_none() && !filters.read_only {
+            return visible.clone();
+        }
+        let number = |table: &std::collections::HashMap<_, u32>, name: &Option<String>| {
+            name.as_deref().map(|n| table.get(n).copied().unwrap_or(u32::MAX))
+        };
+        let category = number(&self.categories, &filters.category);
+        let upstream = number(&self.upstreams, &filters.upstream);
+        let mut set = visible.clone();
+        for tool in visible.iter() {
+            let keep = self.facts.get(tool.index()).is_some_and(|f| {
+                category.is_none_or(|c| c == f.category)
+                    && upstream.is_none_or(|u| u == f.upstream)
+                    && (!filters.read_only || f.read_only)
+            });
+            if !keep {
+                set.remove(tool);
+            }
+        }
+        set
+    }
+
+    /// Without words every visible tool matches, in id order.
+    fn browse(&self, view: View<'_>) -> Vec<Match> {
+        let values = [0.0; SIGNAL_NAMES.len()];
+        let in_index = view.set.iter().filter(|t| t.index() < self.len());
+        in_index.zip(0..).map(|(tool, place)| Match { tool, place, named: false, score: 0, values }).collect()
+    }
+
+    fn matches(&self, text: &str, view: View<'_>) -> Vec<Match> {
+        let question = Question::read(text, self, view);
+        let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
+        let named = self.names.named(text, view.set);
+        let lexical = Lexical::new(self, &terms, &trigrams, question.verbs);
+        let floor = &self.ranking.floor;
+        let mut matches = Vec::new();
+        for tool in view.set.iter() {
+            let Some(facts) = self.facts.get(tool.index()) else { continue };
+            let (t, g) = (terms.get(tool.index()), trigrams.get(tool.index()));
+            let named_at = named.iter().position(|n| *n == tool);
+            let over = (t > 0.0 && t >= floor.terms * terms.possible)
+                || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
+            if !over && named_at.is_none() {
+                continue;
+            }
+            let values =
+                [lexical.value(t, g, facts), 0.0, 0.0, 1.0, if facts.deprecated { 0.0 } else { 1.0 }, 0.0];
+            let sum: f32 = values.iter().zip(&self.ranking.signals).map(|(v, w)| v * w).sum();
+            matches.push(Match {
+                tool,
+                place: named_at.unwrap_or(usize::MAX),
+                named: named_at.is_some(),
+                score: steps(sum),
+                values,
+            });
+        }
+        matches
+    }
+
+    fn term_scores(&self, question: &Question, view: View<'_>) -> Scores {
+        let mut scores = Scores::new(self.len());
+        for concept in &question.concepts {
+            let weight = concept.weight * concept.rarity;
+            let lists: Vec<(List<'_>, f32)> =
+                concept.terms.iter().map(|(no, factor)| (self.terms.list(*no), *factor)).collect();
+            match lists.as_slice() {
+                [(list, factor)] => scores.add(*list, weight * factor, view),
+                lists => scores.add_best(lists, weight, view),
+            }
+        }
+        scores
+    }
+
+    fn trigram_scores(&self, question: &Question, view: View<'_>) -> Scores {
+        let mut scores = Scores::new(self.len());
+        let mut grams = trigram::grams(&question.words);
+        grams.sort_unstable();
+        grams.dedup();
+        for gram in grams {
+            let list = self.trigrams.list(gram).filter(|list| view.frequency(list.docs) > 0);
+            match list {
+                Some(list) => scores.add(list, view.rarity(view.frequency(list.docs)), view),
+                None => scores.possible += view.rarity(0),
+            }
+        }
+        scores
+    }
+
+    fn hit(&self, m: &Match, explain: bool) -> Hit {
+        let signals = if explain { self.signals(&m.values) } else { Vec::new() };
+        Hit { tool: m.tool, score: unsteps(m.score), exact: m.named, signals }
+    }
+
+    fn signals(&self, values: &[f32; SIGNAL_NAMES.len()]) -> Vec<Signal> {
+        let sources = ["computed", "off", "off", "authorization", "computed", "off"];
+        SIGNAL_NAMES
+            .iter()
+            .zip(sources)
+            .zip(values.iter().zip(&self.ranking.signals))
+            .map(|((name, source), (value, weight))| Signal {
+                name,
+                value: f64::from(*value),
+                weight: f64::from(*weight),
+                source,
+            })
+            .collect()
+    }
+}
+
+/// The lexical signal: terms, trigrams, brevity of the name, agreement of the verb.
+struct Lexical<'a> {
+    index: &'a ToolIndex,
+    terms_top: f32,
+    trigrams_top: f32,
+    verbs: u32,
+    all: f32,
+    brevity: Vec<f32>,
+}
+
+impl<'a> Lexical<'a> {
+    fn new(index: &'a ToolIndex, terms: &Scores, trigrams: &Scores, verbs: u32) -> Self {
+        let w = &index.ranking.lexical;
+        let usual = |top: f32| if top > 0.0 { top } else { 1.0 };
+        let longest = ((3.0 + count(LONG_NAME_WORDS)) / 4.0).ln();
+        let brevity =
+            (0..=LONG_NAME_WORDS).map(|n| 1.0 - ((3.0 + count(n.max(1))) / 4.0).ln() / longest).collect();
+        Self {
+            index,
+            terms_top: usual(terms.top()),
+            trigrams_top: usual(trigrams.top()),
+            verbs,
+            all: (w.terms + w.trigrams + w.brevity + w.verb).max(f32::MIN_POSITIVE),
+            brevity,
+        }
+    }
+
+    fn value(&self, terms: f32, trigrams: f32, facts: &Facts) -> f32 {
+        let w = &self.index.ranking.lexical;
+        let brevity = self.brevity.get(usize::from(facts.name_words)).copied().unwrap_or(0.0);
+        let verb = if self.verbs & facts.verbs != 0 { 1.0 } else { 0.0 };
+        (w.terms * terms / self.terms_top
+            + w.trigrams * trigrams / self.trigrams_top
+            + w.brevity * brevity
+            + w.verb * verb)
+            / self.all
+    }
+}
+
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "scores lie between 0 and a small sum of weights"
+)]
+fn steps(score: f32) -> i64 {
+    (f64::from(score) * SCORE_STEPS).round() as i64
+}
+
+#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "steps are far below 2^52")]
+fn unsteps(steps: i64) -> f64 {
+    steps as f64 / SCORE_STEPS
+}
