@@ -5,8 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -102,9 +101,10 @@ pub fn parse(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
     if depth_exceeds(&value, JSON_DEPTH_MAX) { Err(JsonError::TooDeep) } else { Ok(value) }
 }
 
-/// Parses at most `max` bytes into `T`. `serde_json` itself refuses more than 128 levels.
+/// Parses at most `max` bytes into `T`, which may borrow from them. `serde_json` itself refuses more than 128
+/// levels.
 #[expect(clippy::disallowed_methods, reason = "this is the bounded reader that the ban points to")]
-pub fn parse_as<T: DeserializeOwned>(bytes: &[u8], max: usize) -> Result<T, JsonError> {
+pub fn parse_as<'a, T: Deserialize<'a>>(bytes: &'a [u8], max: usize) -> Result<T, JsonError> {
     if bytes.len() > max {
         return Err(JsonError::TooLarge { bytes: bytes.len(), max });
     }

@@ -91,3 +91,16 @@ pub const KILL_GRACE: Duration = Duration::from_millis(500);
 pub const DISCOVERY_TICK: Duration = Duration::from_secs(1);
 /// The first pause before an upstream that is down is tried again; it doubles up to 64 times.
 pub const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+/// Bytes of a JSON-RPC id: it is echoed in every message about its request.
+pub const RPC_ID_BYTES_MAX: usize = 1024;
+/// Bytes kept of what a client says of its own name and version.
+pub const CLIENT_FACT_BYTES_MAX: usize = 200;
+/// Progress messages that wait for a slow reader; more are dropped, the next one says more anyway.
+pub const PROGRESS_QUEUE: usize = 64;
+/// How long a cancelled call may take to tell its upstream before it is dropped.
+pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// How long a client may keep a `server/discover` or a list (`ttlMs`): the pace of `list_changed`, for those
+/// that do not listen.
+pub const LIST_TTL: Duration = Duration::from_mins(1);
+/// Requests that run at once on one pipe: more than any agent starts, fewer than would fill memory.
+pub const STDIO_CALLS_MAX: usize = 1_000;

@@ -1,1 +1,35 @@
 //! The MCP wire: JSON-RPC, both eras. The only module that knows it.
+//!
+//! `Mcp` takes messages from a transport and answers them from the use cases behind [`Service`]. It knows
+//! neither sockets nor HTTP libraries; what a tool is and who may use it is for the gateway.
+
+mod client;
+mod core;
+mod counters;
+mod discover;
+mod encode;
+mod entries;
+mod envelope;
+mod error;
+mod headers;
+mod http;
+mod listen;
+mod methods;
+mod params;
+mod progress;
+mod revision;
+mod service;
+mod session;
+mod stdio;
+mod streams;
+mod tools;
+
+pub use core::Mcp;
+pub use counters::{Counters, Outcome};
+pub use headers::{Header, Headers};
+pub use http::{HttpReply, HttpRequest, refusal};
+pub use params::{HeaderParam, header_params};
+pub use revision::Revision;
+pub use service::{CallFuture, Service};
+pub use stdio::StdioPeer;
+pub use streams::Messages;

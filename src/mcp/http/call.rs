@@ -1,0 +1,105 @@
+//! A `tools/call` over HTTP: plain JSON, unless progress was asked for and comes.
+//!
+//! The status is not settled before the first progress or the end, so a call that needs more scopes can
+//! still be a 403, whatever the client asked for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::DropGuard;
+
+use super::HttpReply;
+use crate::limits::PROGRESS_QUEUE;
+use crate::mcp::core::{Answer, Exchange, Mcp};
+use crate::mcp::envelope::{Params, RequestId};
+use crate::mcp::progress;
+
+/// A call whose progress is being streamed.
+struct Streaming {
+    call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>,
+    progress: mpsc::Receiver<Bytes>,
+    id: RequestId,
+    /// Whether the call has ended.
+    ended: bool,
+    /// Its answer, sent after what still waits in `progress`.
+    last: Option<Bytes>,
+    guard: Option<DropGuard>,
+}
+
+impl Streaming {
+    /// The next message; `None` after the response.
+    async fn next(&mut self) -> Option<Bytes> {
+        if !self.ended {
+            tokio::select! {
+                biased;
+                Some(message) = self.progress.recv() => return Some(message),
+                answer = &mut self.call => {
+                    self.guard.take().map(DropGuard::disarm);
+                    (self.ended, self.last) = (true, answer.message(&self.id));
+                }
+            }
+        }
+        match self.progress.try_recv() {
+            Ok(message) => Some(message),
+            Err(_) => self.last.take(),
+        }
+    }
+}
+
+impl Mcp {
+    /// Runs a call; `guard` cancels it when the client goes away (stateless wire only).
+    pub(super) async fn post_call(
+        self: &Arc<Self>,
+        mut exchange: Exchange,
+        id: RequestId,
+        params: Params,
+        token: Option<&RawValue>,
+        guard: Option<DropGuard>,
+    ) -> HttpReply {
+        let revision = exchange.revision;
+        let progress = token.map(|token| {
+            let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE);
+            exchange.ctx.progress =
+                // A full queue means a slow reader: the next report says more anyway.
+                Some(progress::sink(token, exchange.ctx.cancel.clone(), move |m| drop(sender.try_send(m))));
+            receiver
+        });
+        let (server, call_id) = (Arc::clone(self), id.clone());
+        let mut call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> =
+            Box::pin(async move { server.call_tool(exchange, &call_id, &params).await });
+        let Some(mut progress) = progress else {
+            let answer = call.await;
+            guard.map(DropGuard::disarm);
+            return HttpReply::answer(revision, &id, answer);
+        };
+        let first = tokio::select! {
+            biased;
+            Some(message) = progress.recv() => message,
+            answer = &mut call => {
+                guard.map(DropGuard::disarm);
+                let waiting = progress.try_recv();
+                return match (waiting, answer) {
+                    (Ok(first), Answer::Done(body)) => {
+                        events(first, Streaming { call, progress, id, ended: true, last: Some(body), guard: None })
+                    }
+                    (_, answer) => HttpReply::answer(revision, &id, answer),
+                };
+            }
+        };
+        events(first, Streaming { call, progress, id, ended: false, last: None, guard })
+    }
+}
+
+fn events(first: Bytes, streaming: Streaming) -> HttpReply {
+    let stream = unfold((Some(first), streaming), |(first, mut streaming)| async move {
+        let message = match first {
+            Some(message) => message,
+            None => streaming.next().await?,
+        };
+        Some((message, (None, streaming)))
+    });
+    HttpReply::Events(Box::pin(stream))
+}

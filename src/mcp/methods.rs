@@ -1,0 +1,74 @@
+//! The methods of the wire: one row each. A method that has no row for a revision does not exist there.
+
+use super::revision::Revision;
+
+/// What a method does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// Opens a session.
+    Initialize,
+    /// Says that the server is there.
+    Ping,
+    /// Tells what the server speaks and can.
+    Discover,
+    /// Opens a stream of notifications.
+    Listen,
+    /// One page of the tools.
+    ListTools,
+    /// One call.
+    CallTool,
+}
+
+struct Row {
+    name: &'static str,
+    method: Method,
+    since: Revision,
+    until: Revision,
+}
+
+const FIRST: Revision = Revision::V2025_03_26;
+const SESSION: Revision = Revision::NEWEST_SESSION;
+const STATELESS: Revision = Revision::V2026_07_28;
+
+/// Every method and the revisions that have it. Capabilities are announced in `discover.rs`, beside this.
+const METHODS: [Row; 6] = [
+    Row { name: "initialize", method: Method::Initialize, since: FIRST, until: SESSION },
+    Row { name: "ping", method: Method::Ping, since: FIRST, until: SESSION },
+    Row { name: "server/discover", method: Method::Discover, since: STATELESS, until: STATELESS },
+    Row { name: "subscriptions/listen", method: Method::Listen, since: STATELESS, until: STATELESS },
+    Row { name: "tools/list", method: Method::ListTools, since: FIRST, until: STATELESS },
+    Row { name: "tools/call", method: Method::CallTool, since: FIRST, until: STATELESS },
+];
+
+impl Method {
+    /// The method of a name in a revision.
+    pub(super) fn find(name: &str, revision: Revision) -> Option<Self> {
+        METHODS
+            .iter()
+            .find(|row| row.name == name && row.since <= revision && revision <= row.until)
+            .map(|row| row.method)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_end_with_their_wire() {
+        for (name, session, stateless) in [
+            ("initialize", true, false),
+            ("ping", true, false),
+            ("server/discover", false, true),
+            ("subscriptions/listen", false, true),
+            ("tools/list", true, true),
+            ("tools/call", true, true),
+            ("resources/list", false, false),
+            ("TOOLS/LIST", false, false),
+        ] {
+            assert_eq!(Method::find(name, Revision::V2025_03_26).is_some(), session, "{name}");
+            assert_eq!(Method::find(name, Revision::V2025_11_25).is_some(), session, "{name}");
+            assert_eq!(Method::find(name, Revision::V2026_07_28).is_some(), stateless, "{name}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What the wire asks of the house: the use cases as a port, and the gateway behind it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::call::ToolCall;
+use crate::gateway::{CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage};
+use crate::id::Generation;
+
+use super::params::HeaderParam;
+
+/// A call under way.
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = CallAnswer> + Send + 'a>>;
+
+/// The use cases that have a method on the wire. [`Gateway`] is the one behind a server; tests of the wire
+/// bring their own, so that every answer can be provoked.
+pub trait Service: Send + Sync + 'static {
+    /// The server's name, for `serverInfo`.
+    fn name(&self) -> Arc<str>;
+    /// What a model should know before its first call; empty for nothing.
+    fn instructions(&self, ctx: &RequestContext) -> String;
+    /// One page of what this caller is shown.
+    fn list_tools(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<ToolPage, ListError>;
+    /// One call.
+    fn call_tool<'a>(&'a self, ctx: &'a RequestContext, call: ToolCall) -> CallFuture<'a>;
+    /// The arguments of a tool that a client has to repeat as `Mcp-Param-*` headers. Nothing for a tool that
+    /// is unknown or hidden, so that the header checks betray neither.
+    fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam>;
+    /// The digest of what this caller is shown now.
+    fn surface(&self, ctx: &RequestContext) -> Surface;
+    /// Tells when surfaces may have changed.
+    fn changes(&self) -> watch::Receiver<Generation>;
+    /// Whether the server does its work.
+    fn readiness(&self) -> Readiness;
+}
+
+impl Service for Gateway {
+    fn name(&self) -> Arc<str> {
+        self.name()
+    }
+
+    fn instructions(&self, ctx: &RequestContext) -> String {
+        self.instructions(ctx)
+    }
+
+    fn list_tools(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<ToolPage, ListError> {
+        self.list_tools(ctx, cursor)
+    }
+
+    fn call_tool<'a>(&'a self, ctx: &'a RequestContext, call: ToolCall) -> CallFuture<'a> {
+        Box::pin(self.call_tool(ctx, call))
+    }
+
+    fn header_params(&self, _ctx: &RequestContext, _tool: &str) -> Vec<HeaderParam> {
+        Vec::new()
+    }
+
+    fn surface(&self, ctx: &RequestContext) -> Surface {
+        self.surface(ctx)
+    }
+
+    fn changes(&self) -> watch::Receiver<Generation> {
+        self.changes()
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.readiness()
+    }
+}

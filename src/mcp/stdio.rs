@@ -1,0 +1,266 @@
+//! The wire over a pipe: one message a line, both eras in one process, calls side by side.
+//!
+//! It takes lines and gives lines; reading and writing them is for `transport`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::client::{Declared, Initialize, with_client};
+use super::core::{Answer, Exchange, Mcp};
+use super::encode::{array, error_response, notification};
+use super::envelope::{Fault, Incoming, Message, Params, RequestId, decode};
+use super::error::RpcError;
+use super::methods::Method;
+use super::progress;
+use super::revision::Revision;
+use super::session::Running;
+use crate::gateway::RequestContext;
+use crate::limits::STDIO_CALLS_MAX;
+use crate::policy::{ClientFacts, DiscoveryMode, Principal};
+
+/// The one client at the other end of a pipe.
+#[derive(Debug)]
+pub struct StdioPeer {
+    mcp: Arc<Mcp>,
+    principal: Arc<Principal>,
+    discovery: Option<DiscoveryMode>,
+    out: mpsc::Sender<Bytes>,
+    /// What `initialize` settled on; requests without the stateless wire's `_meta` go by it.
+    session: Mutex<Option<(Revision, ClientFacts)>>,
+    running: Running,
+    /// Fires when the pipe ends: with it end all calls.
+    closed: CancellationToken,
+}
+
+impl StdioPeer {
+    /// A peer that speaks for one caller and is answered through `out`.
+    pub fn new(
+        mcp: Arc<Mcp>,
+        principal: Arc<Principal>,
+        discovery: Option<DiscoveryMode>,
+        out: mpsc::Sender<Bytes>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            mcp,
+            principal,
+            discovery,
+            out,
+            session: Mutex::default(),
+            running: Running::default(),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// The pipe has ended: everything that still runs is cancelled.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// A line that is longer than the limit: it was skipped unread.
+    pub async fn oversized(&self, max: usize) {
+        let error = RpcError::invalid_request(format!("a message has at most {max} bytes"));
+        self.send(error_response(None, &error)).await;
+    }
+
+    /// Takes one line. Calls and subscriptions go on by themselves; the rest is answered before it returns.
+    pub async fn line(self: &Arc<Self>, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match decode(line, line.len()) {
+            Err(Fault { id, error }) => self.send(error_response(id.as_ref(), &error)).await,
+            Ok(Incoming::Batch(items)) if self.settled().is_some_and(|(r, _)| r.takes_batches()) => {
+                self.batch(items).await;
+            }
+            Ok(Incoming::Batch(_)) => {
+                let error =
+                    RpcError::invalid_request("a batch is taken only after `initialize` with 2025-03-26");
+                self.send(error_response(None, &error)).await;
+            }
+            Ok(Incoming::One(Message::Notification { method, params })) => self.notified(&method, &params),
+            Ok(Incoming::One(Message::Response)) => {}
+            Ok(Incoming::One(Message::Request { id, method, params })) => {
+                self.request(id, method, params).await;
+            }
+        }
+    }
+
+    async fn send(&self, message: Bytes) {
+        // The writer is gone only when the pipe is.
+        self.out.send(message).await.ok();
+    }
+
+    fn settled(&self) -> Option<(Revision, ClientFacts)> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn exchange(&self, revision: Revision, client: ClientFacts) -> Exchange {
+        let principal = with_client(Arc::clone(&self.principal), client);
+        let mut ctx = RequestContext::new(principal, self.mcp.correlation_id());
+        ctx.discovery = self.discovery;
+        ctx.cancel = self.closed.child_token();
+        Exchange { revision, ctx }
+    }
+
+    /// The era of a request and its context (MCP 2026-07-28, versioning).
+    fn era(&self, method: &str, declared: &Declared) -> Result<Exchange, RpcError> {
+        if declared.is_stateless() || method == "server/discover" {
+            let version = declared.version()?;
+            let revision = Revision::parse(version)
+                .filter(|r| r.is_stateless())
+                .ok_or_else(|| RpcError::unsupported_version(version))?;
+            return Ok(self.exchange(revision, declared.facts()));
+        }
+        match self.settled() {
+            Some((revision, client)) => Ok(self.exchange(revision, client)),
+            None => Err(RpcError::invalid_request(
+                "send `initialize` first, or `params._meta` with `io.modelcontextprotocol/protocolVersion`",
+            )),
+        }
+    }
+
+    async fn request(self: &Arc<Self>, id: RequestId, method: String, params: Params) {
+        if method == "initialize" && params.text_member("protocolVersion").is_some() {
+            return self.initialize(&id, &params).await;
+        }
+        let declared = Declared::of(&params);
+        let mut exchange = match self.era(&method, &declared) {
+            Ok(exchange) => exchange,
+            Err(error) => return self.send(error_response(Some(&id), &error)).await,
+        };
+        let kind = Method::find(&method, exchange.revision);
+        if !matches!(kind, Some(Method::CallTool | Method::Listen)) {
+            let answer = self.mcp.answer(exchange, &id, &method, params).await;
+            return self.reply(&id, answer).await;
+        }
+        let key = id.as_str().to_owned();
+        if self.running.len() >= STDIO_CALLS_MAX {
+            let error = RpcError::invalid_request(format!("at most {STDIO_CALLS_MAX} requests run at once"));
+            return self.send(error_response(Some(&id), &error)).await;
+        }
+        if !self.running.begin(&key, exchange.ctx.cancel.clone()) {
+            let error = RpcError::invalid_request("a request with this id is still running");
+            return self.send(error_response(Some(&id), &error)).await;
+        }
+        if kind == Some(Method::CallTool) {
+            if let Some(token) = declared.progress_token() {
+                let out = self.out.clone();
+                // A full queue means a slow reader: the next report says more anyway.
+                let send = move |message| drop(out.try_send(message));
+                exchange.ctx.progress = Some(progress::sink(token, exchange.ctx.cancel.clone(), send));
+            }
+            tokio::spawn(Arc::clone(self).call(exchange, id, method, params));
+        } else {
+            match self.mcp.listen(exchange, &id, &params) {
+                Ok(messages) => drop(tokio::spawn(Arc::clone(self).forward(messages, key))),
+                Err(error) => {
+                    self.running.end(&key);
+                    self.send(error_response(Some(&id), &error)).await;
+                }
+            }
+        }
+    }
+
+    async fn call(self: Arc<Self>, exchange: Exchange, id: RequestId, method: String, params: Params) {
+        let answer = self.mcp.answer(exchange, &id, &method, params).await;
+        self.running.end(id.as_str());
+        self.reply(&id, answer).await;
+    }
+
+    /// Passes a subscription's messages on; a cancelled one ends by itself.
+    async fn forward(self: Arc<Self>, mut messages: super::streams::Messages, key: String) {
+        while let Some(message) = messages.next().await {
+            self.send(message).await;
+        }
+        self.running.end(&key);
+    }
+
+    async fn reply(&self, id: &RequestId, answer: Answer) {
+        if let Some(message) = answer.message(id) {
+            self.send(message).await;
+        }
+    }
+
+    async fn initialize(self: &Arc<Self>, id: &RequestId, params: &Params) {
+        let hello: Initialize = match params.read() {
+            Ok(hello) => hello,
+            Err(error) => return self.send(error_response(Some(id), &error)).await,
+        };
+        let revision = Revision::negotiate(hello.version.as_deref().unwrap_or_default());
+        let exchange = self.exchange(revision, hello.facts());
+        let body = self.mcp.initialized(&exchange, id);
+        let before = {
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            session.replace((revision, hello.facts()))
+        };
+        self.send(body).await;
+        if before.is_none() {
+            tokio::spawn(Arc::clone(self).tell_changes(exchange));
+        }
+    }
+
+    /// `list_changed` for the session wire, whenever what the caller is shown has changed.
+    async fn tell_changes(self: Arc<Self>, exchange: Exchange) {
+        let mut changes = self.mcp.service.changes();
+        let mut surface = self.mcp.service.surface(&exchange.ctx);
+        loop {
+            tokio::select! {
+                () = self.closed.cancelled() => return,
+                () = self.mcp.drain.cancelled() => return,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+            let now = self.mcp.service.surface(&exchange.ctx);
+            if std::mem::replace(&mut surface, now) != now {
+                self.send(notification("notifications/tools/list_changed", &json!({}))).await;
+            }
+        }
+    }
+
+    fn notified(&self, method: &str, params: &Params) {
+        #[derive(Deserialize)]
+        struct Cancelled {
+            #[serde(rename = "requestId")]
+            request: Box<RawValue>,
+        }
+        if method == "notifications/cancelled"
+            && let Ok(cancelled) = params.read::<Cancelled>()
+            && let Some(id) = RequestId::from_raw(&cancelled.request)
+        {
+            self.running.cancel(id.as_str());
+        }
+    }
+
+    /// A batch of 2025-03-26: answered as one line, in order.
+    async fn batch(self: &Arc<Self>, items: Vec<Result<Message, Fault>>) {
+        let answers =
+            futures_util::future::join_all(items.into_iter().map(|item| self.batch_item(item))).await;
+        let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
+        if !answers.is_empty() {
+            self.send(array(&answers)).await;
+        }
+    }
+
+    async fn batch_item(&self, item: Result<Message, Fault>) -> Option<Bytes> {
+        let (id, method, params) = match item {
+            Err(fault) => return Some(error_response(fault.id.as_ref(), &fault.error)),
+            Ok(Message::Response) => return None,
+            Ok(Message::Notification { method, params }) => {
+                self.notified(&method, &params);
+                return None;
+            }
+            Ok(Message::Request { id, method, params }) => (id, method, params),
+        };
+        let answer = match self.era(&method, &Declared::of(&params)) {
+            Ok(exchange) => self.mcp.answer(exchange, &id, &method, params).await,
+            Err(error) => Answer::Failed(error),
+        };
+        answer.message(&id)
+    }
+}

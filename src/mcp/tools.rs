@@ -1,0 +1,148 @@
+//! `tools/list` and `tools/call`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::core::{Answer, Exchange, Mcp};
+use super::counters::Outcome;
+use super::discover::put_caching;
+use super::encode::{ResultWriter, tool_outcome};
+use super::envelope::{Params, RequestId, read_object};
+use super::error::{INTERNAL_ERROR, RpcError};
+use crate::call::{ToolCall, ToolOutcome};
+use crate::gateway::CallAnswer;
+use crate::json::Object;
+use crate::limits::{CALL_WAIT, CANCEL_GRACE};
+
+#[derive(Deserialize)]
+struct ListParams {
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct CallParams {
+    name: String,
+    arguments: Option<Box<RawValue>>,
+}
+
+/// The arguments of a call; none is an empty object.
+pub(super) fn call_arguments(params: &Params) -> Result<(String, Object), RpcError> {
+    let call: CallParams = params.read()?;
+    let arguments = call.arguments.as_deref().filter(|a| a.get() != "null");
+    Ok((call.name, arguments.map(read_object).transpose()?.unwrap_or_default()))
+}
+
+impl Mcp {
+    /// `tools/list`: one page, concatenated from prepared entries.
+    pub(super) fn list_tools(
+        &self,
+        exchange: &Exchange,
+        id: &RequestId,
+        params: &Params,
+    ) -> Result<Bytes, RpcError> {
+        let cursor = params.read::<ListParams>()?.cursor;
+        let page = self
+            .service
+            .list_tools(&exchange.ctx, cursor.as_deref())
+            .map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let generation = *self.generations.borrow();
+        let bytes = page.tools.iter().map(|t| t.description.len() + t.input_schema.len() + 256).sum();
+        let mut writer = ResultWriter::new(id, bytes);
+        self.entries.write(writer.member("tools"), generation, exchange.revision, &page.tools);
+        if let Some(next) = &page.next_cursor {
+            writer.put("nextCursor", next);
+        }
+        put_caching(&mut writer, exchange.revision);
+        Ok(writer.finish(exchange.revision, None, &self.server_info()))
+    }
+
+    /// `tools/call`. The call runs as a task of its own: a connection that goes away does not take it along,
+    /// only `exchange.ctx.cancel` ends it, and then it may still tell its upstream.
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        exchange: Exchange,
+        id: &RequestId,
+        params: &Params,
+    ) -> Answer {
+        let (tool, arguments) = match call_arguments(params) {
+            Ok(call) => call,
+            Err(error) => return Answer::Failed(error),
+        };
+        let cancel = exchange.ctx.cancel.clone();
+        let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None };
+        let task = tokio::spawn(Arc::clone(self).run_call(exchange, id.clone(), call));
+        let answer = tokio::select! {
+            biased;
+            answer = task => answer,
+            () = cancel.cancelled() => return Answer::Cancelled,
+        };
+        answer.unwrap_or_else(|fault| {
+            tracing::error!(error = %fault, "a call ended abnormally");
+            Answer::Failed(RpcError::new(
+                INTERNAL_ERROR,
+                "a fault inside docent ended the call; its log says more",
+            ))
+        })
+    }
+
+    async fn run_call(self: Arc<Self>, exchange: Exchange, id: RequestId, call: ToolCall) -> Answer {
+        let tool = call.tool.clone();
+        let answer = tokio::select! {
+            biased;
+            answer = self.service.call_tool(&exchange.ctx, call) => answer,
+            () = given_up(&exchange.ctx.cancel) => CallAnswer::UnknownTool,
+        };
+        if exchange.ctx.cancel.is_cancelled() {
+            self.counters.count(Outcome::Cancelled);
+            return Answer::Cancelled;
+        }
+        match answer {
+            CallAnswer::UnknownTool => {
+                self.counters.count(Outcome::Unknown);
+                Answer::Failed(RpcError::unknown_tool())
+            }
+            CallAnswer::Challenge(challenge) => {
+                self.counters.count(Outcome::Challenged);
+                Answer::Challenge(challenge)
+            }
+            CallAnswer::Outcome(outcome) => {
+                self.counters.count(match &outcome {
+                    ToolOutcome::Completed(result) if !result.is_error => Outcome::Completed,
+                    _ => Outcome::Failed,
+                });
+                let mut writer = ResultWriter::new(&id, outcome_bytes(&outcome));
+                let meta = tool_outcome(
+                    &mut writer,
+                    exchange.revision,
+                    &tool,
+                    &exchange.ctx.correlation_id,
+                    outcome,
+                );
+                Answer::Done(writer.finish(exchange.revision, meta, &self.server_info()))
+            }
+        }
+    }
+}
+
+/// A guess at the bytes of an outcome: the structured half stands twice in it, once escaped.
+fn outcome_bytes(outcome: &ToolOutcome) -> usize {
+    match outcome {
+        ToolOutcome::Completed(r) => {
+            let blocks: usize = r.blocks.iter().map(|b| b.get().len() + 1).sum();
+            r.structured.as_ref().map_or(0, |s| s.len() * 9 / 4)
+                + r.text.as_ref().map_or(0, |t| t.len() * 9 / 8)
+                + blocks
+        }
+        ToolOutcome::Failed(_) => 1024,
+    }
+}
+
+/// Waits for a cancellation and the grace after it.
+async fn given_up(cancel: &CancellationToken) {
+    cancel.cancelled().await;
+    tokio::time::sleep(CANCEL_GRACE).await;
+}
