@@ -5,8 +5,14 @@
 
 mod api;
 mod bare;
+mod catalog;
+mod command;
 pub mod config;
+mod fault;
+mod http;
+mod process;
 mod registry;
+mod text;
 
 use std::sync::Arc;
 
@@ -23,10 +29,10 @@ use config::KindConfig;
 /// The adapter for a configuration. Nothing is opened or started before it is used.
 pub fn connect(config: &UpstreamConfig, clock: Clock) -> Arc<dyn Upstream> {
     match &config.kind {
+        KindConfig::Http(target) => Arc::new(http::HttpUpstream::new(config, target, None, clock)),
+        KindConfig::Catalog(source) => Arc::new(catalog::CatalogUpstream::new(config, source)),
+        KindConfig::Command(defaults) => Arc::new(command::Commands::new(config, defaults)),
         KindConfig::Script => Arc::new(bare::Definitions::new(config)),
-        _ => {
-            drop(clock);
-            Arc::new(bare::Definitions::new(config))
-        }
+        _ => Arc::new(bare::Definitions::new(config)),
     }
 }

@@ -18,6 +18,11 @@ impl SchemaText {
         Self(Arc::from(json::to_text(value)))
     }
 
+    /// The text of raw JSON as it stands, without building a value.
+    pub fn of_raw(raw: &RawValue) -> Self {
+        Self(Arc::from(raw.get()))
+    }
+
     /// `{"type":"object"}`: a tool without arguments, or one whose upstream said nothing.
     pub fn empty_object() -> Self {
         Self(Arc::from(r#"{"type":"object"}"#))

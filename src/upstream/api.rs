@@ -16,9 +16,11 @@ use crate::limits;
 use crate::policy::Permit;
 use crate::projection::ProjectionSpec;
 
+type Report = dyn Fn(f64, Option<f64>, Option<&str>) + Send + Sync;
+
 /// Where progress of a running call goes: `(progress, total, message)`. Must not block.
 #[derive(Clone)]
-pub struct ProgressSink(Arc<dyn Fn(f64, Option<f64>, Option<&str>) + Send + Sync>);
+pub struct ProgressSink(Arc<Report>);
 
 impl ProgressSink {
     /// A sink from a function.

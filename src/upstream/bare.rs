@@ -73,7 +73,7 @@ pub(super) fn by_hand(config: &UpstreamConfig, own: &ToolConfig) -> Option<Disco
 /// Fills a tool with what the upstream's file says of all tools and of this one.
 pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&ToolConfig>) -> Discovered {
     let defaults = &config.defaults;
-    if let Some(category) = &defaults.category {
+    if let (true, Some(category)) = (tool.category.is_empty(), &defaults.category) {
         tool.category = Arc::clone(category);
     }
     if !defaults.tags.is_empty() {
@@ -83,8 +83,12 @@ pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&T
     if defaults.tier.is_some() {
         tool.tier.clone_from(&defaults.tier);
     }
-    tool.scopes = Arc::from(defaults.scopes.as_slice());
-    tool.facts = Arc::new(defaults.facts.clone());
+    if !defaults.scopes.is_empty() {
+        tool.scopes = Arc::from(defaults.scopes.as_slice());
+    }
+    if !defaults.facts.is_empty() {
+        tool.facts = Arc::new(defaults.facts.clone());
+    }
     if let Some(own) = own {
         own.apply(&mut tool);
     }

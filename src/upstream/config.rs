@@ -7,7 +7,7 @@ mod auth;
 mod kind;
 mod tool;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -214,7 +214,7 @@ fn read_scopes(section: &mut Section) -> Option<Vec<Scope>> {
         match Scope::parse(&text.value) {
             Ok(scope) => scopes.push(scope),
             Err(e) => {
-                section.error(text.offset, "bad-scope", e.to_string(), "write scopes like \"ops:read\"")
+                section.error(text.offset, "bad-scope", e.to_string(), "write scopes like \"ops:read\"");
             }
         }
     }
@@ -222,9 +222,9 @@ fn read_scopes(section: &mut Section) -> Option<Vec<Scope>> {
 }
 
 fn report_duplicates(root: &Section, tools: &[ToolConfig]) {
-    let mut seen = BTreeMap::new();
+    let mut seen = BTreeSet::new();
     for tool in tools {
-        if seen.insert(tool.name.as_ref(), ()).is_some() {
+        if !seen.insert(tool.name.as_ref()) {
             let message = format!("two tools have the id `{}`", tool.name);
             root.error(tool.offset, "duplicate-tool", message, "rename one of them");
         }
@@ -289,6 +289,11 @@ impl Reader<'_> {
             self.secrets.push(Secret::new(text.value.as_str()));
         }
         self.expand(section, text)
+    }
+
+    /// A variable of docent's own environment.
+    fn environment(&self, name: &str) -> Option<String> {
+        self.resolver.expand(&format!("${{env:{name}}}")).ok().map(|v| v.expose().to_owned())
     }
 
     /// A file below the pack's folder: the path, or a report of why not. Its bytes enter the digest.

@@ -87,7 +87,7 @@ fn status(entry: &Entry) -> UpstreamStatus {
         status.tools = discovery.tools.len();
         status.complete = discovery.complete && known.fresh;
         if !known.fresh && status.note.is_empty() {
-            status.note = "its tools are those of an earlier run; not reached yet".to_owned();
+            status.note.push_str("its tools are those of an earlier run; not reached yet");
         }
     }
     if let Some(failure) = &known.failure {

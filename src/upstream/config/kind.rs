@@ -115,6 +115,10 @@ pub struct CommandDefaults {
     pub env: Vec<SecretPair>,
     /// The working folder; `None` is the pack's folder.
     pub cwd: Option<PathBuf>,
+    /// docent's own `PATH`.
+    pub path: Option<String>,
+    /// docent's own `HOME`.
+    pub home: Option<String>,
 }
 
 /// A file of definitions.
@@ -320,7 +324,13 @@ fn surroundings(root: &mut Section, reader: &mut Reader<'_>) -> CommandDefaults 
         root.error(t.offset, "missing-folder", "`cwd` is not a folder", "create it or name another");
         None
     });
-    CommandDefaults { command: Vec::new(), env, cwd }
+    CommandDefaults {
+        command: Vec::new(),
+        env,
+        cwd,
+        path: reader.environment("PATH"),
+        home: reader.environment("HOME"),
+    }
 }
 
 fn catalog(root: &mut Section, reader: &mut Reader<'_>) -> Option<KindConfig> {

@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use super::{KindConfig, Reader, read_scopes};
 use crate::catalog::{Deprecation, Tool, ToolAnnotations};
+use crate::diagnostic::did_you_mean;
 use crate::id::{Scope, ToolId, UpstreamId};
 use crate::limits;
 use crate::projection::ProjectionSpec;
 use crate::schema::SchemaText;
 use crate::settings::{Located, Section};
+use crate::upstream::command::Template;
 
 /// What a program's run gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,10 +29,12 @@ pub enum CommandOutput {
 }
 
 /// How a tool of kind `command` runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CommandTool {
-    /// The argument vector template, see [`crate::upstream::command`].
-    pub run: Vec<String>,
+    /// The argument vector.
+    pub(in crate::upstream) run: Template,
+    /// Arguments that are paths: they must stay below the working folder.
+    pub paths: Vec<String>,
     /// What its run gives.
     pub output: CommandOutput,
     /// The argument whose text goes to standard input.
@@ -93,7 +97,7 @@ impl ToolConfig {
         let mut tool = Self { name, offset: section.offset(), ..Self::default() };
         tool.read_common(section, reader);
         if matches!(kind, Some(KindConfig::Command(_))) {
-            tool.command = Some(command_tool(section));
+            tool.command = command_tool(section, tool.input_schema.as_ref());
         }
         if tool.description.as_deref().is_none_or(str::is_empty) {
             let message = format!("tool `{}` has no description", tool.name);
@@ -238,38 +242,71 @@ fn deprecation(section: &mut Section) -> Deprecation {
     Deprecation { reason, replacement }
 }
 
-fn command_tool(section: &mut Section) -> CommandTool {
-    let run = section.strings("run").unwrap_or_default();
+fn command_tool(section: &mut Section, schema: Option<&SchemaText>) -> Option<CommandTool> {
+    let run = read_run(section);
     let outputs =
         [("text", CommandOutput::Text), ("json", CommandOutput::Json), ("files", CommandOutput::Files)];
     let output = section.one_of("output", &outputs).unwrap_or_default();
-    let stdin = section.string("stdin").map(|t| t.value);
-    let ok_codes = match section.json("ok_codes").map(|v| (v.offset, v.value)) {
-        None => Vec::new(),
-        Some((offset, Value::Array(codes))) => codes
-            .iter()
-            .filter_map(|c| {
-                let code = c.as_i64().and_then(|c| i32::try_from(c).ok()).filter(|c| (1..=255).contains(c));
-                if code.is_none() {
-                    section.error(offset, "out-of-range", "`ok_codes` holds exit codes from 1 to 255", "");
-                }
-                code
-            })
-            .collect(),
-        Some((offset, _)) => {
-            section.error(offset, "wrong-type", "`ok_codes` must be an array of numbers", "write `[1]`");
-            Vec::new()
-        }
-    };
-    if run.is_empty() {
-        let help = "write `run = [\"program\", \"{argument}\"]`";
-        section.error(
-            section.offset(),
-            "missing-key",
-            format!("`{}` is missing", section.full_key("run")),
-            help,
-        );
+    let stdin = section.string("stdin");
+    let paths = section.strings("paths").unwrap_or_default();
+    let ok_codes = read_codes(section);
+    let (run, offset) = run?;
+    let schema = schema.map(SchemaText::value).unwrap_or_default();
+    let known: Vec<&str> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .map(|p| p.keys().map(String::as_str).collect())
+        .unwrap_or_default();
+    let named = run.arguments().map(|n| (n, offset));
+    let named = named.chain(stdin.iter().chain(&paths).map(|t| (t.value.as_str(), t.offset)));
+    for (name, offset) in named.filter(|(n, _)| !known.contains(n)) {
+        let help = match did_you_mean(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("properties of the schema: {}", known.join(", ")),
+        };
+        let message = format!("`{name}` is not an argument of this tool");
+        section.error(offset, "unknown-argument", message, help);
     }
-    let run: Vec<String> = run.into_iter().map(|t| t.value).collect();
-    CommandTool { run, output, stdin, ok_codes }
+    let paths = paths.into_iter().map(|t| t.value).collect();
+    Some(CommandTool { run, paths, output, stdin: stdin.map(|t| t.value), ok_codes })
+}
+
+/// `run`: words and groups of words.
+fn read_run(section: &mut Section) -> Option<(Template, usize)> {
+    let help = "write `run = [\"program\", \"{argument}\", [\"--option\", \"{other}\"]]`";
+    let Some(found) = section.json("run") else {
+        let message = format!("`{}` is missing", section.full_key("run"));
+        section.error(section.offset(), "missing-key", message, help);
+        return None;
+    };
+    let text = |v: &Value| v.as_str().map(str::to_owned);
+    let groups: Option<Vec<Vec<String>>> = found.value.as_array().and_then(|words| {
+        let group = |w: &Value| match w {
+            Value::Array(words) => words.iter().map(text).collect(),
+            word => text(word).map(|w| vec![w]),
+        };
+        words.iter().map(group).collect()
+    });
+    let compiled = groups
+        .ok_or_else(|| "`run` is an array of words and of groups of words".to_owned())
+        .and_then(|g| Template::compile(&g));
+    match compiled {
+        Ok(template) => Some((template, found.offset)),
+        Err(why) => {
+            section.error(found.offset, "bad-command", why, help);
+            None
+        }
+    }
+}
+
+/// `ok_codes`: exit codes from 1 to 255.
+fn read_codes(section: &mut Section) -> Vec<i32> {
+    let Some(found) = section.json("ok_codes") else { return Vec::new() };
+    let code = |c: &Value| c.as_i64().and_then(|c| i32::try_from(c).ok()).filter(|c| (1..=255).contains(c));
+    let codes = found.value.as_array().and_then(|codes| codes.iter().map(code).collect());
+    codes.unwrap_or_else(|| {
+        let message = "`ok_codes` must be an array of exit codes from 1 to 255";
+        section.error(found.offset, "wrong-type", message, "write `ok_codes = [1]`");
+        Vec::new()
+    })
 }

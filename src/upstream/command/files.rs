@@ -1,0 +1,137 @@
+//! `output = "files"`: a folder for one run, and what the program left in it.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::call::{McpReply, ReplyBody};
+use crate::json;
+use crate::limits;
+use crate::upstream::{UpstreamError, text};
+
+/// A folder that is removed with the run.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty folder that only this user may read.
+    pub(super) fn new() -> Result<Self, UpstreamError> {
+        let mut random = [0u8; 16];
+        let failed = |e: String| UpstreamError::internal("no folder for the run's files").detail(&e);
+        getrandom::fill(&mut random).map_err(|e| failed(e.to_string()))?;
+        let name = u128::from_le_bytes(random);
+        let path = std::env::temp_dir().join(format!("docent-run-{name:032x}"));
+        let mut builder = std::fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&path).map_err(|e| failed(e.to_string()))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The files as content blocks: what the program printed, then text files as text and others as blobs,
+    /// in name order, within the budget. What does not fit is named in the warnings.
+    pub(super) fn collect(
+        &self,
+        budget: usize,
+        stdout: &[u8],
+        warnings: &mut Vec<String>,
+    ) -> Result<ReplyBody, UpstreamError> {
+        let mut paths = Vec::new();
+        let read = |e: &std::io::Error| UpstreamError::internal("the run's files cannot be read").detail(e);
+        walk(&self.0, 0, &mut paths).map_err(|e| read(&e))?;
+        paths.sort();
+        let mut content: Vec<Box<RawValue>> = Vec::new();
+        let mut names = Vec::new();
+        let printed = String::from_utf8_lossy(stdout);
+        if !printed.trim().is_empty() {
+            content.extend(raw(&json!({"type": "text", "text": text::plain(&printed)})));
+        }
+        let mut left = budget.saturating_sub(stdout.len());
+        for path in paths {
+            let name = path.strip_prefix(&self.0).unwrap_or(&path).to_string_lossy().into_owned();
+            let size = path.metadata().map_or(usize::MAX, |m| usize::try_from(m.len()).unwrap_or(usize::MAX));
+            let fits = size.saturating_mul(4) / 3 <= left;
+            if names.len() >= limits::COMMAND_FILES_MAX || !fits {
+                warnings.push(format!("the file `{name}` ({size} bytes) was left out: over the budget"));
+                continue;
+            }
+            let Ok(bytes) = json::read_capped(&path, size) else { continue };
+            left = left.saturating_sub(bytes.len().saturating_mul(4) / 3);
+            content.extend(raw(&block(&name, bytes)));
+            names.push(json!({"name": name, "bytes": size}));
+        }
+        let structured = raw(&json!({"files": names}));
+        Ok(ReplyBody::Mcp(McpReply { content, structured, is_error: false, meta: None }))
+    }
+}
+
+fn raw(value: &Value) -> Option<Box<RawValue>> {
+    serde_json::value::to_raw_value(value).ok()
+}
+
+/// An embedded resource of MCP: text where the bytes are UTF-8, else base64.
+fn block(name: &str, bytes: Vec<u8>) -> Value {
+    let media = media_type(name);
+    let uri = format!("file:///{}", name.replace(' ', "%20"));
+    match String::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => {
+            json!({"type": "resource", "resource": {"uri": uri, "mimeType": media, "text": text}})
+        }
+        other => {
+            let bytes = other.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
+            let blob = STANDARD.encode(bytes);
+            if media.starts_with("image/") {
+                return json!({"type": "image", "mimeType": media, "data": blob});
+            }
+            json!({"type": "resource", "resource": {"uri": uri, "mimeType": media, "blob": blob}})
+        }
+    }
+}
+
+/// The media type of a file by its ending; the few that agents can use.
+fn media_type(name: &str) -> &'static str {
+    let ending = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    match ending.as_str() {
+        "txt" | "log" | "md" => "text/plain",
+        "json" => "application/json",
+        "csv" => "text/csv",
+        "html" => "text/html",
+        "xml" => "application/xml",
+        "pdf" => "application/pdf",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "zip" => "application/zip",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Plain files below a folder; links are not followed, depth and number are bounded.
+fn walk(dir: &Path, depth: usize, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_file() && out.len() < limits::COMMAND_FILES_MAX * 4 {
+            out.push(entry.path());
+        } else if kind.is_dir() && depth < 4 {
+            walk(&entry.path(), depth + 1, out)?;
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(error = %e, "the folder of a run was not removed");
+        }
+    }
+}
