@@ -4,6 +4,7 @@
 //! counted, not scored and not hinted at.
 
 mod api;
+pub mod evaluate;
 mod exact;
 mod fields;
 mod index;
@@ -16,6 +17,9 @@ mod synonyms;
 mod text;
 mod trigram;
 mod verbs;
+
+#[cfg(test)]
+mod tests;
 
 pub use api::{Filters, Hit, Query, Results, Signal};
 pub use index::ToolIndex;

@@ -190,6 +190,10 @@ impl<'a> Builder<'a> {
             ) else {
                 continue;
             };
+            // A field that is off must not leave its terms behind, not even with an impact of 0.
+            if boost <= 0.0 {
+                continue;
+            }
             let (mut found, mut length) = (Vec::new(), 0);
             for chunk in text::chunks(text) {
                 let terms = self.chunk(chunk, analyzer);

@@ -108,6 +108,16 @@ impl Dictionary {
         (out, renumber)
     }
 
+    /// A dictionary of terms that are already in order.
+    pub(super) fn of_sorted<'a>(terms: impl Iterator<Item = &'a str>) -> Self {
+        let mut out = Self::default();
+        for term in terms {
+            out.text.push_str(term);
+            out.ends.push(number(out.text.len()));
+        }
+        out
+    }
+
     /// How many terms.
     pub(super) fn len(&self) -> usize {
         self.ends.len()

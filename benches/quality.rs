@@ -1,0 +1,275 @@
+//! Quality of search on labelled questions over 22,742 real tools, beside tantivy's defaults in the same run.
+//!
+//! `cargo bench --bench quality` needs the shared catalog (`DOCENT_SHARED`, default `../shared`). More ranking
+//! files may be given in `RANKINGS` (separated by `:`); each is read over the shipped one and reported in a line.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a bench reports by printing and fails by panicking"
+)]
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use docent::catalog::{Catalog, CatalogBuilder, Tool, ToolAnnotations, ToolSet};
+use docent::diagnostic::{Diagnostics, SourceFile};
+use docent::id::{ToolId, UpstreamId};
+use docent::schema::SchemaText;
+use docent::search::evaluate::{self, Judgement, Metrics, Report};
+use docent::search::{Filters, Query, Ranking, ToolIndex};
+use serde_json::Value;
+
+fn main() {
+    let shared =
+        PathBuf::from(std::env::var("DOCENT_SHARED").unwrap_or_else(|_| "../shared".into())).join("catalogs");
+    let file = shared.join("catalog.jsonl.gz");
+    let Ok(packed) = std::fs::File::open(&file) else {
+        eprintln!("skipped: {} is not there", file.display());
+        return;
+    };
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    let (catalog, core_ids) = load(&text);
+    let mut core = ToolSet::none(catalog.len());
+    for id in &core_ids {
+        core.insert(catalog.lookup(id).unwrap().0);
+    }
+    let judgements: Vec<Judgement> = std::fs::read_to_string(shared.join("queries.dev.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    println!("{} tools, {} of them core, {} questions", catalog.len(), core.count(), judgements.len());
+    if std::env::var_os("BASELINE").is_some() {
+        let baseline = plain::Plain::build(&catalog);
+        let report = run(&judgements, |q| baseline.search(q, 10));
+        print_report("plain tantivy defaults", &report);
+    }
+    let mut rankings = vec![(String::from("shipped"), None)];
+    if let Ok(paths) = std::env::var("RANKINGS") {
+        rankings = paths
+            .split(':')
+            .map(|p| (p.to_owned(), Some(SourceFile::new(p, std::fs::read_to_string(p).unwrap()))))
+            .collect();
+    }
+    let brief = rankings.len() > 1;
+    for (name, file) in &rankings {
+        let mut diagnostics = Diagnostics::default();
+        let ranking = Ranking::read(file.as_ref(), None, &mut diagnostics);
+        eprint!("{diagnostics}");
+        measure(name, &catalog, &core, &judgements, &ranking, brief);
+    }
+}
+
+fn measure(
+    name: &str,
+    catalog: &Catalog,
+    core: &ToolSet,
+    judgements: &[Judgement],
+    ranking: &Ranking,
+    brief: bool,
+) {
+    let started = Instant::now();
+    let index = ToolIndex::build(catalog, ranking);
+    let built = started.elapsed();
+    let all = ToolSet::all(catalog.len());
+    let started = Instant::now();
+    let report = run(judgements, |q| ask(&index, catalog, q, &all));
+    let searched = started.elapsed();
+    let core_questions: Vec<Judgement> =
+        judgements.iter().filter(|j| j.set == "hand" || j.set == "gtc").cloned().collect();
+    let core_report = run(&core_questions, |q| ask(&index, catalog, q, core));
+    let hand = &core_report.per_set["hand"].metrics;
+    if brief {
+        let m = &report.mean_of_sets;
+        let sets: Vec<String> =
+            report.per_set.iter().map(|(k, v)| format!("{k} {:.1}", v.metrics.recall_at_5 * 100.0)).collect();
+        println!(
+            "{name}: r@1 {:.2} r@5 {:.2} r@10 {:.2} mrr {:.2} ndcg {:.2} | core hand {:.1}/{:.1}/{:.1} | {}",
+            m.recall_at_1 * 100.0,
+            m.recall_at_5 * 100.0,
+            m.recall_at_10 * 100.0,
+            m.mrr * 100.0,
+            m.ndcg_at_10 * 100.0,
+            hand.recall_at_1 * 100.0,
+            hand.recall_at_5 * 100.0,
+            hand.recall_at_10 * 100.0,
+            sets.join(" "),
+        );
+        return;
+    }
+    println!(
+        "{name}: built in {built:?}, {} KiB; {:.3} ms a question",
+        index.bytes() / 1024,
+        searched.as_secs_f64() * 1000.0 / judgements.len() as f64
+    );
+    print_report(name, &report);
+    print_report("core: hand and gtc", &core_report);
+    let mut kinds: Vec<&str> =
+        judgements.iter().filter(|j| j.set == "hand").map(|j| j.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let some: Vec<Judgement> =
+            judgements.iter().filter(|j| j.set == "hand" && j.kind == kind).cloned().collect();
+        let m = run(&some, |q| ask(&index, catalog, q, &all)).metrics;
+        println!("  hand {kind:<12} n={:<4} {}", some.len(), line(&m));
+    }
+    if let Ok(set) = std::env::var("MISSES") {
+        misses(&set, &index, catalog, judgements, &all);
+    }
+}
+
+fn misses(set: &str, index: &ToolIndex, catalog: &Catalog, judgements: &[Judgement], all: &ToolSet) {
+    for j in judgements.iter().filter(|j| j.set == set) {
+        let found = ask(index, catalog, &j.query, all);
+        let ranked: Vec<&str> = found.iter().map(String::as_str).collect();
+        if evaluate::metrics(&j.groups, &ranked).recall_at_5 < 1.0 {
+            println!(
+                "{} [{}] {:?}\n   want {:?}\n   got  {:?}",
+                j.qid,
+                j.kind,
+                j.query,
+                j.groups,
+                &found[..found.len().min(5)]
+            );
+        }
+    }
+}
+
+fn ask(index: &ToolIndex, catalog: &Catalog, text: &str, visible: &ToolSet) -> Vec<String> {
+    let query = Query { text, filters: Filters::default(), offset: 0, limit: 10, explain: false };
+    let found = index.search(&query, visible);
+    found.hits.iter().map(|h| catalog.get(h.tool).unwrap().id.as_str().to_owned()).collect()
+}
+
+fn run(judgements: &[Judgement], search: impl Fn(&str) -> Vec<String>) -> Report {
+    let results: Vec<(String, Metrics)> = judgements
+        .iter()
+        .map(|j| {
+            let found = search(&j.query);
+            let ranked: Vec<&str> = found.iter().map(String::as_str).collect();
+            (j.set.clone(), evaluate::metrics(&j.groups, &ranked))
+        })
+        .collect();
+    evaluate::report(&results)
+}
+
+fn print_report(name: &str, report: &Report) {
+    println!("{name}: n={} mean of sets {}", report.queries, line(&report.mean_of_sets));
+    for (set, r) in &report.per_set {
+        let i = &r.intervals.recall_at_5;
+        println!(
+            "  {set:<10} n={:<5} {}  r@5 in [{:.1} {:.1}]",
+            r.queries,
+            line(&r.metrics),
+            i.low * 100.0,
+            i.high * 100.0
+        );
+    }
+}
+
+fn line(m: &Metrics) -> String {
+    format!(
+        "r@1 {:5.1} r@5 {:5.1} r@10 {:5.1} mrr {:5.1} ndcg {:5.1}",
+        m.recall_at_1 * 100.0,
+        m.recall_at_5 * 100.0,
+        m.recall_at_10 * 100.0,
+        m.mrr * 100.0,
+        m.ndcg_at_10 * 100.0
+    )
+}
+
+fn load(text: &str) -> (Catalog, Vec<String>) {
+    let mut builder = CatalogBuilder::new(Vec::new());
+    let mut core = Vec::new();
+    for line in text.lines() {
+        let record: Value = serde_json::from_str(line).unwrap();
+        let field = |key: &str| record[key].as_str().unwrap_or("");
+        let mut tool = Tool::new(
+            ToolId::parse(field("id")).unwrap(),
+            UpstreamId::parse(field("upstream")).unwrap(),
+            field("name"),
+            SchemaText::of(&record["input_schema"]),
+        );
+        tool.title = record["title"].as_str().map(Into::into);
+        tool.description = field("description").into();
+        tool.category = field("category").into();
+        tool.tags = record["tags"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|t| t.as_str())
+            .map(Into::into)
+            .collect();
+        tool.annotations = ToolAnnotations {
+            read_only: record["annotations"]["readOnlyHint"].as_bool(),
+            ..ToolAnnotations::default()
+        };
+        tool.search_hints = [field("path"), field("server")].join(" ").trim().into();
+        if record["core"] == true {
+            core.push(field("id").to_owned());
+        }
+        builder.push(tool);
+    }
+    let mut diagnostics = Diagnostics::default();
+    let catalog = builder.build(&mut diagnostics);
+    eprint!("{diagnostics}");
+    (catalog, core)
+}
+
+/// What one gets from tantivy without thinking: two text fields, its default tokenizer and query parser.
+mod plain {
+    use docent::catalog::Catalog;
+    use tantivy::collector::TopDocs;
+    use tantivy::query::QueryParser;
+    use tantivy::schema::{STORED, STRING, Schema, TEXT, Value as _};
+    use tantivy::{Index, IndexReader, TantivyDocument, doc};
+
+    pub(crate) struct Plain {
+        index: Index,
+        reader: IndexReader,
+        id: tantivy::schema::Field,
+        fields: Vec<tantivy::schema::Field>,
+    }
+
+    impl Plain {
+        pub(crate) fn build(catalog: &Catalog) -> Self {
+            let mut schema = Schema::builder();
+            let id = schema.add_text_field("id", STRING | STORED);
+            let name = schema.add_text_field("name", TEXT);
+            let description = schema.add_text_field("description", TEXT);
+            let index = Index::create_in_ram(schema.build());
+            let mut writer = index.writer_with_num_threads(1, 50_000_000).unwrap();
+            for tool in catalog.tools() {
+                writer
+                    .add_document(
+                        doc!(id => tool.id.as_str(), name => &*tool.name, description => &*tool.description),
+                    )
+                    .unwrap();
+            }
+            writer.commit().unwrap();
+            let reader = index.reader().unwrap();
+            Self { index, reader, id, fields: vec![name, description] }
+        }
+
+        pub(crate) fn search(&self, text: &str, limit: usize) -> Vec<String> {
+            let (query, _) =
+                QueryParser::for_index(&self.index, self.fields.clone()).parse_query_lenient(text);
+            let searcher = self.reader.searcher();
+            let top = searcher.search(&query, &TopDocs::with_limit(limit).order_by_score()).unwrap();
+            top.into_iter()
+                .map(|(_, at)| {
+                    let found: TantivyDocument = searcher.doc(at).unwrap();
+                    found.get_first(self.id).and_then(|v| v.as_str()).unwrap_or("").to_owned()
+                })
+                .collect()
+        }
+    }
+}

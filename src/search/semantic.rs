@@ -1,0 +1,129 @@
+//! The semantic signal: a static table of word-piece vectors, distilled from a small sentence model.
+//!
+//! A text's vector is the normalised sum of its pieces' rows: no model runs, a question costs microseconds. How
+//! the table was made and from what stands in `index/make_semantic.py` and `index/README.md`.
+
+use std::sync::LazyLock;
+
+use super::num::{IMPACT_STEPS, index};
+use super::postings::Dictionary;
+
+/// The shipped table.
+static SHIPPED: &[u8] = include_bytes!("../../index/semantic.bin");
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(SHIPPED).unwrap_or_default());
+
+/// Numbers of one vector.
+pub(super) const DIMENSIONS: usize = 128;
+const MAGIC: &[u8] = b"docentS1";
+/// A vector's component in 8 bits: the components of a unit vector.
+const STEPS: f32 = 127.0;
+
+/// A unit vector in 8-bit components; all zero where no piece is known.
+pub(super) type Vector = [i8; DIMENSIONS];
+
+/// The table of pieces.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pieces: Dictionary,
+    scales: Vec<f32>,
+    rows: &'static [u8],
+}
+
+impl Table {
+    /// The shipped table, read once.
+    pub(super) fn shipped() -> &'static Self {
+        &TABLE
+    }
+
+    /// Reads the format that `make_semantic.py` writes; `None` for anything else.
+    fn read(bytes: &'static [u8]) -> Option<Self> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (head, rest) = rest.split_at_checked(12)?;
+        let number = |at: usize| Some(index(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?)));
+        let (dimensions, pieces, text_bytes) = (number(0)?, number(4)?, number(8)?);
+        let (text, rest) = rest.split_at_checked(text_bytes)?;
+        let (scales, rows) = rest.split_at_checked(pieces.checked_mul(4)?)?;
+        if dimensions != DIMENSIONS || rows.len() != pieces.checked_mul(DIMENSIONS)? {
+            return None;
+        }
+        let sorted = std::str::from_utf8(text).ok()?.split('\n');
+        let scales = scales.chunks_exact(4).filter_map(|c| c.try_into().ok()).map(f32::from_le_bytes).collect();
+        Some(Self { pieces: Dictionary::of_sorted(sorted), scales, rows })
+    }
+
+    /// The vector of a text's folded words.
+    pub(super) fn embed(&self, words: &[String]) -> Vector {
+        let mut sum = [0.0f32; DIMENSIONS];
+        for word in words {
+            self.add_word(word, &mut sum);
+        }
+        let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
+        if norm <= f32::MIN_POSITIVE {
+            return [0; DIMENSIONS];
+        }
+        sum.map(|x| component(x / norm))
+    }
+
+    /// WordPiece: the longest known beginning, then the longest known continuation, and so on.
+    fn add_word(&self, word: &str, sum: &mut [f32; DIMENSIONS]) {
+        let mut rest = word;
+        let mut piece = String::with_capacity(word.len() + 2);
+        while !rest.is_empty() {
+            let found = rest.char_indices().map(|(at, c)| at + c.len_utf8()).rev().find_map(|end| {
+                piece.clear();
+                if rest.len() < word.len() {
+                    piece.push_str("##");
+                }
+                piece.push_str(rest.get(..end)?);
+                Some((end, self.pieces.find(&piece)?))
+            });
+            let Some((end, no)) = found else { return };
+            self.add_row(index(no), sum);
+            rest = rest.get(end..).unwrap_or("");
+        }
+    }
+
+    fn add_row(&self, no: usize, sum: &mut [f32; DIMENSIONS]) {
+        let scale = self.scales.get(no).copied().unwrap_or(0.0);
+        let row = self.rows.get(no * DIMENSIONS..(no + 1) * DIMENSIONS).unwrap_or(&[]);
+        for (total, byte) in sum.iter_mut().zip(row) {
+            *total += f32::from(i8::from_le_bytes([*byte])) * scale;
+        }
+    }
+}
+
+/// The cosine of two vectors, 0 to 1 (what points away counts as nothing).
+pub(super) fn cosine(a: &Vector, b: &Vector) -> f32 {
+    let dot: i32 = a.iter().zip(b).map(|(x, y)| i32::from(*x) * i32::from(*y)).sum();
+    // |dot| is at most 127² · 128 for any bytes, and about 127² for unit vectors; 16 bits hold a cosine to 3e-5.
+    let share = dot.clamp(0, 127 * 127) * 65_535 / (127 * 127);
+    f32::from(u16::try_from(share).unwrap_or(u16::MAX)) / IMPACT_STEPS
+}
+
+#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "clamped to the range of i8 first")]
+fn component(x: f32) -> i8 {
+    (x * STEPS).round().clamp(-STEPS, STEPS) as i8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(text: &str) -> Vector {
+        Table::shipped().embed(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_means_the_same_is_nearer_than_what_does_not() {
+        let near = cosine(&vector("picture"), &vector("photo"));
+        let far = cosine(&vector("picture"), &vector("invoice"));
+        assert!(near > far + 0.2, "{near} {far}");
+        assert!(cosine(&vector("send email"), &vector("send email")) > 0.98);
+    }
+
+    #[test]
+    fn unknown_scripts_and_broken_tables_give_nothing() {
+        assert_eq!(vector("天气"), [0; DIMENSIONS]);
+        assert!(Table::read(b"docentS1").is_none() && Table::read(b"").is_none());
+    }
+}

@@ -1,0 +1,247 @@
+//! Properties of the whole index: hidden tools do not exist, pages partition, order does not matter, and the
+//! same tools match as in a tantivy index with the same analyser.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use tantivy::collector::TopDocs;
+use tantivy::query::{BooleanQuery, QueryClone as _, TermQuery};
+use tantivy::schema::{IndexRecordOption, STORED, STRING, Schema, TEXT, Value as _};
+use tantivy::{Index, TantivyDocument, Term};
+
+use super::num;
+use super::text::{Analyzer, chunks};
+use super::{Filters, Hit, Query, Ranking, Results, ToolIndex};
+use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolSet};
+use crate::diagnostic::{Diagnostics, SourceFile};
+use crate::id::{ToolId, ToolNo, UpstreamId};
+use crate::schema::SchemaText;
+
+const WORDS: [&str; 16] = [
+    "list",
+    "create",
+    "issue",
+    "repository",
+    "invoice",
+    "customer",
+    "refund",
+    "deploy",
+    "pod",
+    "namespace",
+    "weather",
+    "photo",
+    "message",
+    "channel",
+    "search",
+    "user",
+];
+
+fn tool(id: &str, description: &str) -> Tool {
+    let (upstream, name) = id.split_once('.').unwrap();
+    let mut tool = Tool::new(
+        ToolId::parse(id).unwrap(),
+        UpstreamId::parse(upstream).unwrap(),
+        name,
+        SchemaText::empty_object(),
+    );
+    tool.description = description.into();
+    tool
+}
+
+fn catalog(tools: impl IntoIterator<Item = Tool>) -> Catalog {
+    let mut builder = CatalogBuilder::new(Vec::new());
+    tools.into_iter().for_each(|t| builder.push(t));
+    builder.build(&mut Diagnostics::default())
+}
+
+fn ask(index: &ToolIndex, text: &str, visible: &ToolSet, offset: usize, limit: usize) -> Results {
+    index.search(&Query { text, filters: Filters::default(), offset, limit, explain: true }, visible)
+}
+
+fn ids(catalog: &Catalog, hits: &[Hit]) -> Vec<String> {
+    hits.iter().map(|h| catalog.get(h.tool).unwrap().id.as_str().to_owned()).collect()
+}
+
+/// Tools with a name of two words and a description of some.
+fn tools() -> impl Strategy<Value = Vec<Tool>> {
+    let word = 0..WORDS.len();
+    let one = (word.clone(), word.clone(), prop::collection::vec(word, 0..9));
+    prop::collection::vec(one, 1..40).prop_map(|all| {
+        let text = |of: &[usize]| of.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" ");
+        all.iter()
+            .enumerate()
+            .map(|(i, (a, b, rest))| {
+                tool(&format!("up{}.{}_{}_{i}", i % 3, WORDS[*a], WORDS[*b]), &text(rest))
+            })
+            .collect()
+    })
+}
+
+/// One field, nothing but BM25.
+const BARE: &str = "[fields]\nname = 0\ntitle = 0\nupstream = 0\ndescription = 1\n[lexical]\ntrigrams = 0\nbrevity = 0\nverb = 0\n[query]\nsynonym = 0\nexpansion = 0\njoined = 0\n[signals]\nlexical = 1\nsemantic = 0\n[floor]\nterms = 0\ntrigrams = 2\nsemantic = 2\n";
+
+static SHIPPED: LazyLock<Ranking> = LazyLock::new(Ranking::shipped);
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hidden_tools_do_not_exist(all in tools(), mask in any::<u64>(), asked in prop::collection::vec(0..WORDS.len(), 1..5), slip in any::<bool>()) {
+        let whole = catalog(all.clone());
+        let seen: Vec<Tool> = whole.iter().filter(|(no, _)| mask >> (no.0 % 64) & 1 == 1).map(|(_, t)| t.clone()).collect();
+        let mut visible = ToolSet::none(whole.len());
+        for tool in &seen {
+            visible.insert(whole.lookup(tool.id.as_str()).unwrap().0);
+        }
+        let alone = catalog(seen);
+        let mut text = asked.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" ");
+        if slip {
+            text.push_str(" deplyo");
+        }
+        let ranking = &*SHIPPED;
+        let a = ask(&ToolIndex::build(&whole, ranking), &text, &visible, 0, 100);
+        let b = ask(&ToolIndex::build(&alone, ranking), &text, &ToolSet::all(alone.len()), 0, 100);
+        prop_assert_eq!(a.total, b.total);
+        prop_assert_eq!(ids(&whole, &a.hits), ids(&alone, &b.hits));
+        for (x, y) in a.hits.iter().zip(&b.hits) {
+            prop_assert_eq!((x.score, x.exact, &x.signals), (y.score, y.exact, &y.signals));
+        }
+    }
+
+    #[test]
+    fn pages_partition_the_answer(all in tools(), size in 1usize..7, asked in prop::collection::vec(0..WORDS.len(), 0..4)) {
+        let catalog = catalog(all);
+        let index = ToolIndex::build(&catalog, &SHIPPED);
+        let visible = ToolSet::all(catalog.len());
+        let text = asked.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" ");
+        let whole = ask(&index, &text, &visible, 0, 1_000);
+        prop_assert_eq!(whole.hits.len(), whole.total);
+        let mut walked = Vec::new();
+        while walked.len() < whole.total {
+            let page = ask(&index, &text, &visible, walked.len(), size);
+            prop_assert_eq!(page.total, whole.total);
+            prop_assert!(!page.hits.is_empty());
+            walked.extend(page.hits);
+        }
+        prop_assert_eq!(walked, whole.hits);
+    }
+
+    #[test]
+    fn the_same_tools_match_as_in_tantivy(all in tools(), asked in prop::collection::btree_set(0..WORDS.len(), 1..3)) {
+        let catalog = catalog(all);
+        let words_in_all: usize = catalog.tools().iter().map(|t| t.description.split_whitespace().count()).sum();
+        let text = format!("{BARE}[lengths]\ndescription = {}\n", num::count(words_in_all) / num::count(catalog.len()));
+        let bare = SourceFile::new("index/ranking.toml", text);
+        let none = SourceFile::new("index/synonyms.toml", "");
+        let ranking = Ranking::read(Some(&bare), Some(&none), &mut Diagnostics::default());
+        let index = ToolIndex::build(&catalog, &ranking);
+        let words: Vec<&str> = asked.iter().map(|w| WORDS[*w]).collect();
+        let ours = ask(&index, &words.join(" "), &ToolSet::all(catalog.len()), 0, 1_000);
+        let theirs = reference(&catalog, &words);
+        let mut matched: Vec<&String> = theirs.iter().map(|(id, _)| id).collect();
+        matched.sort_unstable();
+        let mut found = ids(&catalog, &ours.hits);
+        found.sort_unstable();
+        prop_assert_eq!(found.iter().collect::<Vec<_>>(), matched);
+        // tantivy keeps lengths in a byte and counts against the mean length: close, not equal.
+        let best = theirs.iter().map(|(_, s)| *s).fold(0.0, f32::max);
+        if let Some(first) = ids(&catalog, &ours.hits).first() {
+            let score = theirs.iter().find(|(id, _)| id == first).map_or(0.0, |(_, s)| *s);
+            prop_assert!(score >= 0.8 * best, "{first} has {score}, the best {best}");
+        }
+    }
+}
+
+/// The tools whose descriptions hold any of the words, with tantivy's scores.
+fn reference(catalog: &Catalog, words: &[&str]) -> Vec<(String, f32)> {
+    let mut schema = Schema::builder();
+    let id = schema.add_text_field("id", STRING | STORED);
+    let text = schema.add_text_field("description", TEXT);
+    let index = Index::create_in_ram(schema.build());
+    let mut writer = index.writer_with_num_threads(1, 15_000_000).unwrap();
+    let mut analyzer = Analyzer::new();
+    let mut stems = |text: &str| chunks(text).flat_map(|c| analyzer.terms(c).parts).collect::<Vec<_>>();
+    for tool in catalog.tools() {
+        let mut document = TantivyDocument::new();
+        document.add_text(id, tool.id.as_str());
+        document.add_text(text, stems(&tool.description).join(" "));
+        writer.add_document(document).unwrap();
+    }
+    writer.commit().unwrap();
+    let terms = words.iter().flat_map(|w| stems(w)).map(|stem| {
+        TermQuery::new(Term::from_field_text(text, &stem), IndexRecordOption::WithFreqs).box_clone()
+    });
+    let query = BooleanQuery::union(terms.collect());
+    let searcher = index.reader().unwrap().searcher();
+    let top = searcher.search(&query, &TopDocs::with_limit(1_000).order_by_score()).unwrap();
+    top.into_iter()
+        .map(|(score, at)| {
+            let document: TantivyDocument = searcher.doc(at).unwrap();
+            (document.get_first(id).and_then(|v| v.as_str()).unwrap().to_owned(), score)
+        })
+        .collect()
+}
+
+fn sample() -> Catalog {
+    catalog([
+        tool("github.create_pull_request", "Opens a pull request in a repository."),
+        tool("github.list_issues", "Lists the issues of a repository."),
+        tool("gitlab.list_issues", "Lists issues of a project."),
+        tool("stripe.create_refund", "Refunds a charge."),
+        tool("meteo.get_forecast", "Weather of the next days."),
+        tool("cn.weather", "获取城市天气预报"),
+    ])
+}
+
+fn found(text: &str) -> Vec<String> {
+    let catalog = sample();
+    let index = ToolIndex::build(&catalog, &SHIPPED);
+    ids(&catalog, &ask(&index, text, &ToolSet::all(catalog.len()), 0, 10).hits)
+}
+
+#[test]
+fn names_acronyms_typos_and_other_scripts_find_their_tool() {
+    for (text, first) in [
+        ("gitlab.list_issues", "gitlab.list_issues"),
+        ("open a PR", "github.create_pull_request"),
+        ("creat pul reqeust", "github.create_pull_request"),
+        ("refunds", "stripe.create_refund"),
+        ("天气", "cn.weather"),
+        ("issues on github", "github.list_issues"),
+    ] {
+        assert_eq!(found(text).first().map(String::as_str), Some(first), "{text}");
+    }
+}
+
+#[test]
+fn nonsense_finds_nothing_and_no_words_browse() {
+    assert_eq!(found("qzxwv jjkkq"), [""; 0]);
+    assert_eq!(found(" ").len(), 6);
+}
+
+#[test]
+fn filters_narrow_and_an_unknown_one_finds_nothing() {
+    let catalog = sample();
+    let index = ToolIndex::build(&catalog, &SHIPPED);
+    let all = ToolSet::all(catalog.len());
+    let with = |upstream: &str| {
+        let filters = Filters { upstream: Some(upstream.to_owned()), ..Filters::default() };
+        let query = Query { text: "issues", filters, offset: 0, limit: 10, explain: false };
+        ids(&catalog, &index.search(&query, &all).hits)
+    };
+    assert_eq!(with("gitlab"), ["gitlab.list_issues"]);
+    assert_eq!(with("nobody"), [""; 0]);
+}
+
+#[test]
+fn explanations_add_up_to_the_score() {
+    let catalog = sample();
+    let index = ToolIndex::build(&catalog, &SHIPPED);
+    for hit in ask(&index, "list issues of a repository", &ToolSet::all(catalog.len()), 0, 10).hits {
+        let sum: f64 = hit.signals.iter().map(|s| s.value * s.weight).sum();
+        assert!((sum - hit.score).abs() < 2e-5, "{sum} {}", hit.score);
+        assert!(hit.signals.iter().all(|s| (0.0..=1.0).contains(&s.value)));
+        assert_eq!(hit.signals.len(), 6);
+        assert!(hit.tool < ToolNo(6));
+    }
+}
