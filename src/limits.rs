@@ -104,3 +104,19 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 pub const LIST_TTL: Duration = Duration::from_mins(1);
 /// Requests that run at once on one pipe: more than any agent starts, fewer than would fill memory.
 pub const STDIO_CALLS_MAX: usize = 1_000;
+/// How long a request body may take to arrive.
+pub const REQUEST_BODY_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a body that is too large which are still read and thrown away, so that its sender sees the answer.
+pub const REQUEST_BODY_DRAIN_BYTES: usize = 64 * 1024 * 1024;
+/// How long the headers of a request may take, and how long a connection may be silent between requests.
+pub const HEADER_TIME: Duration = Duration::from_secs(30);
+/// Bytes of a request's head: tokens are long, nothing else is.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Connections held at once; more wait in the listener's queue.
+pub const CONNECTIONS_MAX: usize = 8_192;
+/// A comment is sent on an event stream that was silent for this long, so that proxies keep it.
+pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long running requests may take to end after the server was told to stop.
+pub const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// How long calls may take to end after their pipe has: a shell's `echo … | docent serve --stdio` gets its answer.
+pub const STDIO_DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -1,1 +1,19 @@
-//! HTTP (axum) and stdio.
+//! HTTP (axum) and stdio: bytes to messages and back, and everything that must hold before a message is read.
+//!
+//! Host and Origin, body size, credentials and time limits are settled here; what a message means is for
+//! `mcp`. Nothing here knows tools.
+
+mod access;
+mod body;
+mod http;
+mod listener;
+mod metrics;
+mod origin;
+mod reply;
+mod stdio;
+
+pub use access::{Access, AccessHandle};
+pub use http::router;
+pub use listener::serve;
+pub use origin::Boundary;
+pub use stdio::run_stdio;

@@ -87,6 +87,16 @@ pub(super) fn error_response(id: Option<&RequestId>, error: &RpcError) -> Bytes 
     Bytes::from(out)
 }
 
+/// A message on one line, as event streams and pipes need it. Line breaks of JSON can only stand between its
+/// tokens (upstreams' own blocks may bring some), so blanks say the same.
+pub fn single_line(message: Bytes) -> Bytes {
+    let breaks = |b: &u8| matches!(b, b'\n' | b'\r');
+    if !message.iter().any(breaks) {
+        return message;
+    }
+    message.iter().map(|b| if breaks(b) { b' ' } else { *b }).collect()
+}
+
 /// Several messages as one array: the answer to a batch.
 pub(super) fn array(messages: &[Bytes]) -> Bytes {
     let mut out = Vec::with_capacity(messages.iter().map(|m| m.len() + 1).sum::<usize>() + 1);
@@ -238,6 +248,12 @@ mod tests {
             || ToolOutcome::Completed(ToolResult { blocks: vec![block.clone()], ..ToolResult::default() });
         assert_eq!(shape(Revision::V2025_03_26, outcome())["result"]["content"][0]["text"], "log: a://b");
         assert_eq!(shape(Revision::V2025_06_18, outcome())["result"]["content"][0]["type"], "resource_link");
+    }
+
+    #[test]
+    fn a_message_fits_on_one_line() {
+        let pretty = Bytes::from_static(b"{\n  \"a\": \"x\\n\"\r\n}");
+        assert_eq!(&single_line(pretty)[..], b"{   \"a\": \"x\\n\"  }");
     }
 
     #[test]

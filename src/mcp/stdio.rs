@@ -2,14 +2,16 @@
 //!
 //! It takes lines and gives lines; reading and writing them is for `transport`.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Declared, Initialize, with_client};
@@ -35,6 +37,9 @@ pub struct StdioPeer {
     /// What `initialize` settled on; requests without the stateless wire's `_meta` go by it.
     session: Mutex<Option<(Revision, ClientFacts)>>,
     running: Running,
+    /// Calls among them.
+    calls: AtomicUsize,
+    call_ended: Notify,
     /// Fires when the pipe ends: with it end all calls.
     closed: CancellationToken,
 }
@@ -54,12 +59,21 @@ impl StdioPeer {
             out,
             session: Mutex::default(),
             running: Running::default(),
+            calls: AtomicUsize::new(0),
+            call_ended: Notify::new(),
             closed: CancellationToken::new(),
         })
     }
 
-    /// The pipe has ended: everything that still runs is cancelled.
-    pub fn close(&self) {
+    /// The pipe has ended: what still runs may end within `patience`, then it is cancelled.
+    pub async fn finish(&self, patience: Duration) {
+        // Subscriptions never end by themselves, so they do not count.
+        let idle = async {
+            while self.calls.load(Ordering::Acquire) > 0 {
+                self.call_ended.notified().await;
+            }
+        };
+        tokio::time::timeout(patience, idle).await.ok();
         self.closed.cancel();
     }
 
@@ -156,6 +170,7 @@ impl StdioPeer {
                 let send = move |message| drop(out.try_send(message));
                 exchange.ctx.progress = Some(progress::sink(token, exchange.ctx.cancel.clone(), send));
             }
+            self.calls.fetch_add(1, Ordering::AcqRel);
             tokio::spawn(Arc::clone(self).call(exchange, id, method, params));
         } else {
             match self.mcp.listen(exchange, &id, &params) {
@@ -172,6 +187,8 @@ impl StdioPeer {
         let answer = self.mcp.answer(exchange, &id, &method, params).await;
         self.running.end(id.as_str());
         self.reply(&id, answer).await;
+        self.calls.fetch_sub(1, Ordering::AcqRel);
+        self.call_ended.notify_one();
     }
 
     /// Passes a subscription's messages on; a cancelled one ends by itself.

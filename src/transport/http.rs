@@ -1,0 +1,156 @@
+//! The paths of the server, and what each request passes before `mcp` sees it, in this order: Host and
+//! Origin, then (on `/mcp`) the caller, the discovery mode, the body.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, Method, Response, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::routing::{any, get};
+use serde_json::json;
+
+use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
+use super::body::{self, BodyRefusal};
+use super::metrics::Requests;
+use super::reply::{json_value, respond, typed, with_authenticate};
+use crate::limits::REQUEST_BODY_BYTES_MAX;
+use crate::mcp::{Header, Headers, HttpReply, HttpRequest, Mcp, refusal};
+use crate::policy::DiscoveryMode;
+
+#[derive(Debug)]
+struct Server {
+    mcp: Arc<Mcp>,
+    access: AccessHandle,
+    requests: Requests,
+}
+
+/// The HTTP side of a server.
+pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
+    let server = Arc::new(Server { mcp, access, requests: Requests::default() });
+    Router::new()
+        .route("/mcp", any(mcp_endpoint))
+        .route("/healthz", get(|| async { typed(200, "text/plain; charset=utf-8", Body::from("ok\n")) }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route(METADATA, get(metadata))
+        .route(METADATA_OF_MCP, get(metadata))
+        .fallback(|| async { json_value(404, &json!({ "error": "there is nothing at this path" })) })
+        .layer(from_fn_with_state(Arc::clone(&server), boundary))
+        .with_state(server)
+}
+
+/// What every path and method passes first.
+async fn boundary(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let access = server.access.current();
+    let authority = request.uri().authority().map(|a| a.as_str().to_owned());
+    let response = match access.boundary.check(request.headers(), authority.as_deref()) {
+        Ok(()) => next.run(request).await,
+        Err(why) => respond(refusal(403, why), &access, None),
+    };
+    server.requests.count(&path, response.status().as_u16());
+    response
+}
+
+async fn readyz(State(server): State<Arc<Server>>) -> Response<Body> {
+    let readiness = server.mcp.service().readiness();
+    let status = if readiness.ready { 200 } else { 503 };
+    json_value(status, &readiness)
+}
+
+async fn metrics(State(server): State<Arc<Server>>) -> Response<Body> {
+    let text = server.requests.text(&server.mcp);
+    typed(200, "text/plain; version=0.0.4; charset=utf-8", Body::from(text))
+}
+
+async fn metadata(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response<Body> {
+    json_value(200, &server.access.current().metadata(host(&headers)))
+}
+
+async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let access = server.access.current();
+    let host = host(&parts.headers);
+    let reply = match admit(&access, &parts.headers, &parts.uri, host) {
+        Err(response) => return *response,
+        Ok((principal, discovery)) => {
+            let headers = HeaderView(&parts.headers);
+            let request = HttpRequest { headers: &headers, principal: &principal, discovery };
+            match parts.method {
+                Method::POST => post(&server.mcp, request, &parts.headers, body).await,
+                Method::GET => server.mcp.get(request),
+                Method::DELETE => server.mcp.delete(request),
+                _ => HttpReply::Empty(405),
+            }
+        }
+    };
+    respond(reply, &access, host)
+}
+
+type Admitted = (Arc<crate::policy::Principal>, Option<DiscoveryMode>);
+
+/// Finds the caller and the discovery mode of the connection.
+fn admit(
+    access: &Access,
+    headers: &HeaderMap,
+    uri: &Uri,
+    host: Option<&str>,
+) -> Result<Admitted, Box<Response<Body>>> {
+    let view = HeaderView(headers);
+    let authorization = match view.find(AUTHORIZATION.as_str()) {
+        Header::Absent => None,
+        Header::Value(text) => Some(text),
+        // Twice, or not text: no caller's token.
+        Header::Unreadable => Some(""),
+    };
+    let principal = access.callers.authenticate(authorization).map_err(|why| {
+        let (status, challenge) = access.unauthorized(why, host);
+        Box::new(with_authenticate(respond(refusal(status, why.to_string()), access, host), &challenge))
+    })?;
+    let word = uri.query().and_then(|q| q.split('&').find_map(|pair| pair.strip_prefix("discovery=")));
+    match word.map(|w| DiscoveryMode::parse(w).ok_or(w)).transpose() {
+        Ok(discovery) => Ok((principal, discovery)),
+        Err(_) => {
+            let why = "`?discovery=` must be `full`, `compact` or `auto`";
+            Err(Box::new(respond(refusal(400, why), access, host)))
+        }
+    }
+}
+
+async fn post(mcp: &Arc<Mcp>, request: HttpRequest<'_>, headers: &HeaderMap, body: Body) -> HttpReply {
+    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
+        text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    });
+    let read = body::read(headers, body).await;
+    match read {
+        Ok(_) if !is_json => refusal(415, "`Content-Type` must be `application/json`"),
+        Ok(bytes) => mcp.post(request, &bytes).await,
+        Err(BodyRefusal::TooLarge) => {
+            refusal(413, format!("a request body has at most {REQUEST_BODY_BYTES_MAX} bytes"))
+        }
+        Err(BodyRefusal::TooSlow) => refusal(408, "the request body did not arrive in time"),
+        Err(BodyRefusal::Broken) => refusal(400, "the request body broke off"),
+    }
+}
+
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST).and_then(|h| h.to_str().ok())
+}
+
+/// A header map as `mcp` reads it.
+struct HeaderView<'a>(&'a HeaderMap);
+
+impl Headers for HeaderView<'_> {
+    fn find(&self, name: &str) -> Header<'_> {
+        let mut values = self.0.get_all(name).iter();
+        let Some(first) = values.next() else { return Header::Absent };
+        // Only lists may come in several lines (RFC 9110 §5.3); of what is read here that is `Accept`.
+        if values.next().is_some() && !name.eq_ignore_ascii_case("accept") {
+            return Header::Unreadable;
+        }
+        first.to_str().map_or(Header::Unreadable, |text| Header::Value(text.trim_matches([' ', '\t'])))
+    }
+}

@@ -1,0 +1,69 @@
+//! `/metrics` in the Prometheus text format: a handful of counters, so no crate for it.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mcp::{Mcp, Outcome};
+
+/// The groups of paths that are counted apart; a path that a client invents must not make a new series.
+const PATHS: [&str; 5] = ["/mcp", "/healthz", "/readyz", "/metrics", "other"];
+/// Status classes from 1xx to 5xx.
+const CLASSES: usize = 5;
+
+/// HTTP requests by path and status class.
+#[derive(Debug, Default)]
+pub(super) struct Requests([[AtomicU64; CLASSES]; PATHS.len()]);
+
+impl Requests {
+    /// Counts one.
+    pub(super) fn count(&self, path: &str, status: u16) {
+        let row = PATHS.iter().position(|p| *p == path).unwrap_or(PATHS.len() - 1);
+        let class = usize::from(status / 100).saturating_sub(1);
+        if let Some(counter) = self.0.get(row).and_then(|r| r.get(class)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The whole text.
+    pub(super) fn text(&self, mcp: &Mcp) -> String {
+        let mut out = String::new();
+        head(&mut out, "docent_http_requests_total", "counter", "HTTP requests by path and status class.");
+        for (path, row) in PATHS.iter().zip(&self.0) {
+            for (class, counter) in (1..).zip(row) {
+                let n = counter.load(Ordering::Relaxed);
+                if n > 0 {
+                    line(
+                        &mut out,
+                        format_args!(
+                            "docent_http_requests_total{{path=\"{path}\",status=\"{class}xx\"}} {n}"
+                        ),
+                    );
+                }
+            }
+        }
+        head(&mut out, "docent_tool_calls_total", "counter", "Tool calls by how they ended.");
+        for outcome in Outcome::ALL {
+            let n = mcp.counters().calls(outcome);
+            line(&mut out, format_args!("docent_tool_calls_total{{outcome=\"{}\"}} {n}", outcome.as_str()));
+        }
+        head(&mut out, "docent_sessions", "gauge", "Sessions of the session wire open now.");
+        line(&mut out, format_args!("docent_sessions {}", mcp.session_count()));
+        head(&mut out, "docent_event_streams", "gauge", "Event streams open now.");
+        line(&mut out, format_args!("docent_event_streams {}", mcp.stream_count()));
+        let readiness = mcp.service().readiness();
+        head(&mut out, "docent_generation", "gauge", "The generation of the home that serves.");
+        line(&mut out, format_args!("docent_generation {}", readiness.generation.0));
+        head(&mut out, "docent_ready", "gauge", "1 when everything is as the home wants it.");
+        line(&mut out, format_args!("docent_ready {}", u8::from(readiness.ready)));
+        out
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    line(out, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    writeln!(out, "{text}").ok();
+}
