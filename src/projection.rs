@@ -5,15 +5,23 @@
 
 mod api;
 mod bare;
+mod compose;
+mod contract;
 mod engine;
+mod envelope;
+mod lines;
+mod plan;
 mod pointer;
 mod read;
 mod reply;
 mod request;
 mod scan;
 mod scrub;
+mod sink;
 mod spec;
 mod template;
+#[cfg(test)]
+mod tests;
 
 pub use api::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped};
 pub use bare::unprojected;

@@ -122,11 +122,12 @@ impl Bare {
             return self.text(text);
         }
         let scrubbed = scrub(&compact);
-        if scrubbed.starts_with('{') && scrubbed.len() <= self.budget.result_bytes {
-            if let Ok(structured) = JsonText::parse(scrubbed.into_owned()) {
-                self.result.structured = Some(structured);
-                return;
-            }
+        if scrubbed.starts_with('{')
+            && scrubbed.len() <= self.budget.result_bytes
+            && let Ok(structured) = JsonText::parse(scrubbed.into_owned())
+        {
+            self.result.structured = Some(structured);
+            return;
         }
         let was_object = compact.starts_with('{');
         self.text(&compact);
@@ -328,13 +329,13 @@ mod tests {
         assert!(big.blocks.is_empty() && big.text.unwrap().contains("800000 bytes") && omitted.len() == 1);
     }
 
-    fn mcp(content: &[Value], structured: Option<Value>) -> UpstreamReply {
+    fn mcp(content: &[Value], structured: Option<&Value>) -> UpstreamReply {
         UpstreamReply {
             status: 200,
             headers: Vec::new(),
             body: ReplyBody::Mcp(McpReply {
                 content: content.iter().filter_map(raw).collect(),
-                structured: structured.as_ref().and_then(raw),
+                structured: structured.and_then(raw),
                 is_error: false,
                 meta: None,
             }),
@@ -350,7 +351,7 @@ mod tests {
             json!({"type": "widget", "x": [1]}),
             json!({"type": "text", "text": "more", "annotations": {"priority": 1}}),
         ];
-        let (result, omitted) = done(&mcp(&blocks, Some(structured)), &SMALL);
+        let (result, omitted) = done(&mcp(&blocks, Some(&structured)), &SMALL);
         assert_eq!(result.structured.unwrap().as_str(), r#"{"a":1}"#);
         assert_eq!(
             result.blocks.iter().map(|b| b.get().to_owned()).collect::<Vec<_>>(),
@@ -358,7 +359,7 @@ mod tests {
         );
         assert!(omitted.is_empty());
         let (flood, omitted) = done(
-            &mcp(&[json!({"type": "text", "text": "x".repeat(1_000)})], Some(json!({"a": "y".repeat(300)}))),
+            &mcp(&[json!({"type": "text", "text": "x".repeat(1_000)})], Some(&json!({"a": "y".repeat(300)}))),
             &SMALL,
         );
         assert!(flood.structured.is_none() && flood.blocks[0].get().contains("[cut: "));

@@ -82,12 +82,8 @@ fn read_request(tool: &mut Section) -> Option<RequestSpec> {
         .one_of("method", &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"].map(|m| (m, m)))
         .unwrap_or("GET");
     let path = section.required_string("path");
-    let mut spec = RequestSpec {
-        offset: section.offset(),
-        method: method.to_owned(),
-        path: template(&section, &path),
-        ..RequestSpec::default()
-    };
+    let mut spec =
+        RequestSpec { method: method.to_owned(), path: template(&section, &path), ..RequestSpec::default() };
     check_path(&section, &path, &spec.path.value);
     for (name, text) in section.string_table("query") {
         spec.query.push((name, template(&section, &text)));

@@ -18,15 +18,15 @@ const MESSAGE_BYTES: usize = 600;
 const MESSAGE_KEYS: [&str; 7] =
     ["message", "detail", "error_description", "errorMessage", "error", "title", "reason"];
 
-/// The JSON of a reply, checked; `Err` says why there is none.
+/// The JSON of a reply as text; a body of bytes is not checked yet. `Err` says why there is none.
 pub(super) fn json_text(reply: &UpstreamReply) -> Result<Cow<'_, str>, String> {
     match &reply.body {
         ReplyBody::Bytes { bytes, .. } if bytes.iter().all(u8::is_ascii_whitespace) => {
             Err("the upstream's answer is empty".to_owned())
         }
-        ReplyBody::Bytes { bytes, media_type } => scan::checked(bytes)
+        ReplyBody::Bytes { bytes, media_type } => std::str::from_utf8(bytes)
             .map(Cow::Borrowed)
-            .map_err(|e| format!("the upstream's answer ({media_type}) is not JSON: {e}")),
+            .map_err(|e| format!("the upstream's answer ({media_type}) is not UTF-8: {e}")),
         ReplyBody::Value(value) => Ok(Cow::Owned(json::to_text(value))),
         ReplyBody::Empty => Err("the upstream's answer is empty".to_owned()),
         ReplyBody::Mcp(mcp) => mcp_json(mcp),

@@ -95,6 +95,11 @@ impl<'a> Scan<'a> {
         Self { text, pos: 0 }
     }
 
+    /// Bytes walked so far.
+    pub(super) fn position(&self) -> usize {
+        self.pos
+    }
+
     fn byte(&self) -> u8 {
         self.text.as_bytes().get(self.pos).copied().unwrap_or(0)
     }

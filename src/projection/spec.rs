@@ -54,8 +54,6 @@ impl Place {
 /// `request = { method, path, query, headers, body | form }`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestSpec {
-    /// Where the table begins.
-    pub(super) offset: usize,
     /// `GET`, `POST`, …
     pub(super) method: String,
     /// Below the upstream's `base_url`, begins with `/`.

@@ -1,0 +1,346 @@
+//! The contract of a tool's results: its families, the schema composed of shared definitions by transitive
+//! closure, the envelope around every result, and the check of every success.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::spec::{MappingSpec, ProjectionSpec};
+use crate::call::ErrorCode;
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
+use crate::json::{self as bounded, Object};
+use crate::limits::{HOME_FILE_BYTES_MAX, RESULT_RECORDS};
+use crate::schema::{SchemaText, Validators};
+
+/// Definitions that every pack has; a pack's own of the same name comes first.
+const LIBRARY: &str = include_str!("library.json");
+
+/// Shared definitions by name.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Definitions(BTreeMap<String, Value>);
+
+impl Definitions {
+    /// The built-in ones and those of a pack's `schemas/*.json`.
+    pub(super) fn load(schemas: &[SourceFile], diagnostics: &mut Diagnostics) -> Self {
+        let mut all = Self::default();
+        all.add(LIBRARY);
+        for file in schemas {
+            match bounded::parse(file.text.as_bytes(), HOME_FILE_BYTES_MAX) {
+                Ok(value) if value.get("$defs").is_some_and(Value::is_object) => {
+                    all.add(&file.text);
+                }
+                Ok(_) => diagnostics.push(
+                    Diagnostic::error("bad-schema", &*file.name, "there is no object `$defs` at the root")
+                        .help("write {\"$defs\": {\"name\": {…}}}"),
+                ),
+                Err(error) => {
+                    diagnostics.push(Diagnostic::error("bad-json", &*file.name, error.to_string()));
+                }
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, text: &str) {
+        let defs = bounded::parse(text.as_bytes(), HOME_FILE_BYTES_MAX)
+            .ok()
+            .and_then(|v| v.get("$defs").and_then(Value::as_object).cloned());
+        self.0.extend(defs.unwrap_or_default());
+    }
+
+    /// Those reached from `roots` by `$ref`, and the references that lead nowhere.
+    fn closure(&self, roots: &[&str]) -> (Object, BTreeSet<String>) {
+        let (mut found, mut missing) = (BTreeMap::new(), BTreeSet::new());
+        let mut open: Vec<String> = roots.iter().map(|r| (*r).to_owned()).collect();
+        while let Some(name) = open.pop() {
+            if found.contains_key(&name) {
+                continue;
+            }
+            match self.0.get(&name) {
+                Some(schema) => {
+                    references(schema, &mut open);
+                    found.insert(name, schema.clone());
+                }
+                None => drop(missing.insert(name)),
+            }
+        }
+        (found.into_iter().collect(), missing)
+    }
+}
+
+/// Names behind every `{"$ref": "#/$defs/name"}` in a schema.
+fn references(schema: &Value, out: &mut Vec<String>) {
+    match schema {
+        Value::Object(map) => {
+            let target = map.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix("#/$defs/"));
+            out.extend(target.map(|t| t.replace("~1", "/").replace("~0", "~")));
+            map.values().for_each(|v| references(v, out));
+        }
+        Value::Array(items) => items.iter().for_each(|v| references(v, out)),
+        _ => {}
+    }
+}
+
+/// How the results of a tool look.
+#[derive(Debug, Clone)]
+pub(super) enum Contract {
+    /// Whatever the script or the upstream gives, bounded.
+    Free,
+    /// The bare value, under a schema of its own.
+    Bare(SchemaText),
+    /// The envelope of seed 001 around one of the families.
+    Enveloped(Enveloped),
+}
+
+/// The envelope's parts, ready to be written.
+#[derive(Debug, Clone)]
+pub(super) struct Enveloped {
+    /// The tool's name, a constant of the schema.
+    pub(super) operation: String,
+    families: Vec<Family>,
+    /// The whole schema, to be advertised.
+    schema: SchemaText,
+}
+
+/// One result family of a tool.
+#[derive(Debug, Clone)]
+struct Family {
+    name: String,
+    /// The schema that the data of a success must fit.
+    schema: SchemaText,
+    /// Members that the data, and each of its `items`, cannot do without.
+    required: [Vec<String>; 2],
+}
+
+/// A value that does not keep its contract: where and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Breach {
+    /// JSON Pointer into the result.
+    pub(super) pointer: String,
+    /// What is wrong, without the value.
+    pub(super) message: String,
+}
+
+impl Contract {
+    /// Composes the contract of a tool.
+    pub(super) fn compose(
+        operation: &str,
+        spec: &ProjectionSpec,
+        mapping: Option<&MappingSpec>,
+        definitions: &Definitions,
+        validators: &Validators,
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
+        if let Some(schema) = &spec.output_schema {
+            if let Err(problem) = validators.check(&schema.value, &Value::Null) {
+                let message = format!("`output_schema` does not compile: {problem}");
+                diagnostics.push(spec.place.error_at(schema.offset, "bad-schema", message));
+            }
+            return Self::Bare(schema.value.clone());
+        }
+        let mut definitions = definitions.clone();
+        let mut names: Vec<(String, usize)> =
+            spec.families.iter().map(|f| (f.value.clone(), f.offset)).collect();
+        if names.is_empty() {
+            let Some(mapping) = mapping.filter(|_| !spec.has_project()) else {
+                return Self::Free;
+            };
+            let name = generated(mapping, &mut definitions);
+            names.push((name, spec.place.offset));
+        }
+        for (name, offset) in &names {
+            if let Some(diagnostic) = check_family(name, *offset, spec, &definitions) {
+                diagnostics.push(diagnostic);
+            }
+        }
+        let mut roots = vec!["error"];
+        roots.extend(names.iter().map(|(n, _)| n.as_str()));
+        let (closure, missing) = definitions.closure(&roots);
+        for name in missing.iter().filter(|m| !names.iter().any(|(n, _)| n == *m)) {
+            let message = format!("a schema refers to `#/$defs/{name}`, which no file of `schemas/` defines");
+            diagnostics.push(spec.place.error_at(spec.place.offset, "bad-schema", message));
+        }
+        Self::Enveloped(enveloped(operation, &names, closure, &definitions))
+    }
+
+    /// The schema to advertise.
+    pub(super) fn schema(&self) -> Option<&SchemaText> {
+        match self {
+            Self::Free => None,
+            Self::Bare(schema) => Some(schema),
+            Self::Enveloped(envelope) => Some(&envelope.schema),
+        }
+    }
+
+    /// Checks a bare value.
+    pub(super) fn check_bare(&self, value: &Value, validators: &Validators) -> Result<(), Breach> {
+        match self {
+            Self::Bare(schema) => first_problem(schema, value, "", validators),
+            Self::Free | Self::Enveloped(_) => Ok(()),
+        }
+    }
+}
+
+impl ProjectionSpec {
+    /// Whether a script shapes the replies (its functions are known only when it is compiled).
+    fn has_project(&self) -> bool {
+        self.script.as_ref().is_some_and(|s| {
+            let name = s.project.as_deref().unwrap_or("project");
+            let run = s.run.as_deref().unwrap_or("run");
+            [name, run].iter().any(|n| s.source.text.contains(&format!("fn {n}(")))
+        })
+    }
+}
+
+impl Enveloped {
+    /// The families a result may have.
+    pub(super) fn family_names(&self) -> impl Iterator<Item = &str> {
+        self.families.iter().map(|f| f.name.as_str())
+    }
+
+    /// Members that the data of a family, and each of its items, cannot do without.
+    pub(super) fn required(&self, family: &str) -> (&[String], &[String]) {
+        match self.families.iter().find(|f| f.name == family) {
+            Some(Family { required: [data, item], .. }) => (data, item),
+            None => (&[], &[]),
+        }
+    }
+
+    /// Checks the `data` of a success: first its `kind`, then the schema of that family alone, so that the
+    /// place of a mistake is exact.
+    pub(super) fn check(&self, data: &Value, validators: &Validators) -> Result<(), Breach> {
+        let breach = |pointer: &str, message: String| Breach { pointer: pointer.to_owned(), message };
+        let allowed = || self.family_names().collect::<Vec<_>>().join(", ");
+        let Some(kind) = data.get("kind").and_then(Value::as_str) else {
+            return Err(breach("/data/kind", format!("there is no family name; allowed: {}", allowed())));
+        };
+        let Some(family) = self.families.iter().find(|f| f.name == kind) else {
+            let message = format!("`{kind}` is not a family of this tool; allowed: {}", allowed());
+            return Err(breach("/data/kind", message));
+        };
+        first_problem(&family.schema, data, "/data", validators)
+    }
+}
+
+fn first_problem(
+    schema: &SchemaText,
+    value: &Value,
+    prefix: &str,
+    validators: &Validators,
+) -> Result<(), Breach> {
+    match validators.check(schema, value) {
+        Err(problem) => Err(Breach {
+            pointer: prefix.to_owned(),
+            message: format!("the schema does not compile: {problem}"),
+        }),
+        Ok(problems) => match problems.into_iter().next() {
+            None => Ok(()),
+            Some(p) => Err(Breach { pointer: format!("{prefix}{}", p.pointer), message: p.message }),
+        },
+    }
+}
+
+/// Adds the family of a mapping without one: `page` of its records, or `record`.
+fn generated(mapping: &MappingSpec, definitions: &mut Definitions) -> String {
+    let record = if mapping.fields.is_empty() {
+        json!({"type": "object"})
+    } else {
+        let members: Object = mapping.fields.iter().map(|(name, _)| (name.clone(), json!({}))).collect();
+        json!({"type": "object", "properties": members, "additionalProperties": false})
+    };
+    definitions.0.insert("item".to_owned(), record);
+    let (name, content) = if mapping.collection.is_some() {
+        let items = json!({"type": "array", "items": {"$ref": "#/$defs/item"}, "maxItems": RESULT_RECORDS});
+        ("page", json!({"kind": {"const": "page"}, "items": items, "page": {"$ref": "#/$defs/paging"}}))
+    } else {
+        ("record", json!({"kind": {"const": "record"}, "record": {"$ref": "#/$defs/item"}}))
+    };
+    let required: Vec<&String> = content.as_object().into_iter().flat_map(|m| m.keys()).collect();
+    let schema =
+        json!({"type": "object", "properties": content, "required": required, "additionalProperties": false});
+    definitions.0.insert(name.to_owned(), schema);
+    name.to_owned()
+}
+
+fn check_family(
+    name: &str,
+    offset: usize,
+    spec: &ProjectionSpec,
+    definitions: &Definitions,
+) -> Option<Diagnostic> {
+    let Some(schema) = definitions.0.get(name) else {
+        let help = match did_you_mean(name, definitions.0.keys().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "define it in `schemas/*.json` under `$defs`".to_owned(),
+        };
+        let message = format!("there is no result family `{name}`");
+        return Some(spec.place.error_at(offset, "unknown-family", message).help(help));
+    };
+    let constant = schema.pointer("/properties/kind/const").and_then(Value::as_str);
+    (constant != Some(name)).then(|| {
+        let message = format!("the family `{name}` does not say `\"kind\": {{\"const\": \"{name}\"}}`");
+        let help = "a result names its family in `kind`, so that readers and checks know which one it is";
+        spec.place.error_at(offset, "bad-family", message).help(help)
+    })
+}
+
+/// The envelope template of seed 001 with this tool's families.
+fn enveloped(
+    operation: &str,
+    names: &[(String, usize)],
+    mut closure: Object,
+    definitions: &Definitions,
+) -> Enveloped {
+    if let Some(code) = closure.get_mut("error").and_then(|e| e.pointer_mut("/properties/code")) {
+        *code = json!({"type": "string", "enum": ErrorCode::ALL.map(ErrorCode::as_str)});
+    }
+    let families = names
+        .iter()
+        .map(|(name, _)| {
+            let (defs, _) = definitions.closure(&[name]);
+            let item = defs.get(name).and_then(|d| d.pointer("/properties/items/items"));
+            let item = match item.and_then(|i| i.get("$ref")).and_then(Value::as_str) {
+                Some(reference) => reference.strip_prefix("#/$defs/").and_then(|n| defs.get(n)),
+                None => item,
+            };
+            let required = [defs.get(name), item].map(required_members);
+            let schema = SchemaText::of(&json!({"$ref": format!("#/$defs/{name}"), "$defs": defs}));
+            Family { name: name.clone(), schema, required }
+        })
+        .collect();
+    let one_of: Vec<Value> = names.iter().map(|(n, _)| json!({"$ref": format!("#/$defs/{n}")})).collect();
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "ok": {"type": "boolean"},
+            "operation": {"const": operation},
+            "data": {"oneOf": one_of},
+            "error": {"$ref": "#/$defs/error"},
+            "warnings": {"type": "array", "items": {"type": "string"}, "maxItems": WARNINGS_MAX},
+            "truncated": {"type": "boolean"},
+            "correlation_id": {"type": "string"},
+        },
+        "required": ["ok", "operation", "warnings", "truncated", "correlation_id"],
+        "additionalProperties": false,
+        "allOf": [{
+            "if": {"properties": {"ok": {"const": true}}},
+            "then": {"required": ["data"], "not": {"required": ["error"]}},
+            "else": {"required": ["error"]},
+        }],
+        "$defs": closure,
+    });
+    Enveloped { operation: operation.to_owned(), families, schema: SchemaText::of(&schema) }
+}
+
+fn required_members(schema: Option<&Value>) -> Vec<String> {
+    let names = schema.and_then(|s| s.get("required")).and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Warnings of one result at most (seed 001).
+pub(super) const WARNINGS_MAX: usize = 100;
+
+/// Shared definitions of a pack, loaded once for all its tools.
+pub(super) type SharedDefinitions = Arc<Definitions>;
