@@ -2,8 +2,10 @@
 //!
 //! A schema of an upstream is untrusted: no reference is ever fetched, depth and size are bounded.
 
+pub mod fold;
+pub mod lint;
 mod text;
 mod validate;
 
 pub use text::SchemaText;
-pub use validate::{SchemaProblem, Validators};
+pub use validate::{SchemaProblem, Validators, pattern_is_safe};

@@ -10,6 +10,7 @@ mod command;
 pub mod config;
 mod fault;
 mod http;
+pub mod openapi;
 mod process;
 mod registry;
 mod text;

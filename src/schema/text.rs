@@ -23,6 +23,12 @@ impl SchemaText {
         Self(Arc::from(raw.get()))
     }
 
+    /// Takes a text that is compact JSON already, as one who put it together from such texts has it.
+    pub fn from_json(text: String) -> Self {
+        debug_assert!(serde_json::from_str::<&RawValue>(&text).is_ok(), "not JSON: {text}");
+        Self(Arc::from(text))
+    }
+
     /// `{"type":"object"}`: a tool without arguments, or one whose upstream said nothing.
     pub fn empty_object() -> Self {
         Self(Arc::from(r#"{"type":"object"}"#))

@@ -10,6 +10,9 @@ use super::SchemaText;
 /// Compiled validators kept at once: an input schema takes about 7 KiB, an output schema 40 KiB.
 const VALIDATORS_MAX: usize = 2_000;
 
+/// Bytes of one compiled pattern.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
 /// Problems reported of one value at most; more would only flood the answer.
 const PROBLEMS_MAX: usize = 8;
 
@@ -55,6 +58,17 @@ impl Validators {
         compiled.insert(key, Arc::clone(&validator));
         Ok(validator)
     }
+}
+
+/// Whether a pattern is a regular expression that runs in linear time and is small: patterns come from
+/// strangers, and a value must not be able to stall its check (facts/security row 13).
+pub fn pattern_is_safe(pattern: &str) -> bool {
+    let linear = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+    jsonschema::options()
+        .with_draft(jsonschema::Draft::Draft202012)
+        .with_pattern_options(linear)
+        .build(&serde_json::json!({"pattern": pattern}))
+        .is_ok()
 }
 
 fn compile(schema: &Value) -> Result<jsonschema::Validator, String> {
