@@ -11,5 +11,6 @@
 
 mod clients;
 mod docs;
+mod openapi;
 mod support;
 mod tidy;
