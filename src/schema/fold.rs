@@ -46,12 +46,15 @@ pub fn fold(schema: &Value) -> Option<Value> {
         note.push_str(&alternatives(root, key));
     }
     for (key, value) in root {
-        if !DROPPED.contains(&key.as_str()) && !matches!(key.as_str(), "type" | "properties" | "required" | "description") {
+        if !DROPPED.contains(&key.as_str())
+            && !matches!(key.as_str(), "type" | "properties" | "required" | "description")
+        {
             out.insert(key.clone(), value.clone());
         }
     }
     let own = root.get("description").and_then(Value::as_str).unwrap_or_default();
-    let description = [own, note.trim()].iter().filter(|t| !t.is_empty()).copied().collect::<Vec<_>>().join(" ");
+    let description =
+        [own, note.trim()].iter().filter(|t| !t.is_empty()).copied().collect::<Vec<_>>().join(" ");
     if !description.is_empty() {
         out.insert("description".to_owned(), Value::from(description));
     }
@@ -118,7 +121,8 @@ impl<'s> Fold<'s> {
                 out.and(Gathered { required: Vec::new(), ..inner });
             }
         }
-        for (_, dependent) in schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten() {
+        for (_, dependent) in schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten()
+        {
             if let Some(branch) = dependent.as_object() {
                 let inner = self.branch(branch, level);
                 out.and(Gathered { required: Vec::new(), ..inner });
@@ -166,7 +170,9 @@ impl Gathered {
         self.open_branches |= other.open_branches;
         for (name, schemas) in other.properties {
             self.open_branches |= !self.properties.iter().any(|(n, _)| *n == name);
-            schemas.iter().for_each(|s| self.add(&name, s));
+            for schema in &schemas {
+                self.add(&name, schema);
+            }
         }
         self.require(other.required);
     }
@@ -184,7 +190,13 @@ impl Gathered {
 }
 
 fn strings(value: Option<&Value>) -> Vec<String> {
-    value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    value
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn objects(value: Option<&Value>) -> impl Iterator<Item = &Object> {
@@ -212,7 +224,10 @@ mod tests {
 
     #[test]
     fn a_plain_object_is_left_alone() {
-        assert_eq!(fold(&json!({"type": "object", "properties": {"a": {"anyOf": [{}, {"type": "null"}]}}})), None);
+        assert_eq!(
+            fold(&json!({"type": "object", "properties": {"a": {"anyOf": [{}, {"type": "null"}]}}})),
+            None
+        );
     }
 
     #[test]

@@ -84,7 +84,9 @@ fn name(name: &str, out: &mut Vec<Finding>) {
                 provider,
                 rule: "name",
                 refused: true,
-                message: format!("the name `{name}` is not 1 to {NAME_BYTES_MAX} letters, digits, `_` or `-`"),
+                message: format!(
+                    "the name `{name}` is not 1 to {NAME_BYTES_MAX} letters, digits, `_` or `-`"
+                ),
                 help,
             });
         }
@@ -229,7 +231,13 @@ impl<'s> Walk<'s> {
         }
         if self.depth > OPENAI_DEPTH_MAX {
             let message = format!("it is nested {} levels deep, {OPENAI_DEPTH_MAX} are taken", self.depth);
-            say(Provider::OpenAi, "depth", false, message, "leave inner members out, or take them as one JSON text");
+            say(
+                Provider::OpenAi,
+                "depth",
+                false,
+                message,
+                "leave inner members out, or take them as one JSON text",
+            );
         }
         if self.members > OPENAI_MEMBERS_MAX || self.enum_values > OPENAI_ENUM_VALUES_MAX {
             let message = format!(
@@ -244,13 +252,26 @@ impl<'s> Walk<'s> {
         }
         if self.non_text_enum {
             let help = "enumerate texts, or say the values in the description";
-            say(Provider::Gemini, "enum-type", false, "an enumeration has values that are no texts".to_owned(), help);
+            say(
+                Provider::Gemini,
+                "enum-type",
+                false,
+                "an enumeration has values that are no texts".to_owned(),
+                help,
+            );
         }
         let bytes = json::encoded_len(schema);
         if bytes > SCHEMA_BYTES_PER_TOOL {
             for provider in [Provider::Anthropic, Provider::OpenAi, Provider::Gemini] {
-                let message = format!("the input schema has {bytes} bytes, the budget is {SCHEMA_BYTES_PER_TOOL}");
-                say(provider, "schema-bytes", false, message, "leave members out with `[override]`, or raise `budgets.schema_bytes_per_tool`");
+                let message =
+                    format!("the input schema has {bytes} bytes, the budget is {SCHEMA_BYTES_PER_TOOL}");
+                say(
+                    provider,
+                    "schema-bytes",
+                    false,
+                    message,
+                    "leave members out with `[override]`, or raise `budgets.schema_bytes_per_tool`",
+                );
             }
         }
     }

@@ -118,8 +118,8 @@ fn run_document(name: &str) {
                     continue;
                 }
                 let output = shell.output().unwrap();
-                let shown = String::from_utf8_lossy(&output.stdout).into_owned()
-                    + &String::from_utf8_lossy(&output.stderr);
+                let mut shown = String::from_utf8_lossy(&output.stdout).into_owned();
+                shown.push_str(&String::from_utf8_lossy(&output.stderr));
                 let fails_on_purpose = line.contains("|| true") || line.ends_with("; true");
                 assert!(output.status.success() || fails_on_purpose, "{name}: `{line}` failed:\n{shown}");
                 if let Err(missing) = shows(&shown, &expected) {

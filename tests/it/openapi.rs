@@ -13,10 +13,8 @@ use serde_json::Value;
 
 /// The folder of real documents, if it is there.
 fn folder() -> Option<PathBuf> {
-    let root = std::env::var_os("DOCENT_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"),
-        PathBuf::from,
-    );
+    let root = std::env::var_os("DOCENT_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"), PathBuf::from);
     let folder = root.join("openapi");
     if !folder.is_dir() {
         eprintln!("skipped: no documents at {}", folder.display());
@@ -25,12 +23,16 @@ fn folder() -> Option<PathBuf> {
     Some(folder)
 }
 
+fn is(name: &str, extension: &str) -> bool {
+    Path::new(name).extension().is_some_and(|e| e == extension)
+}
+
 /// All documents, as paths below the folder.
 fn documents(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .unwrap()
         .filter_map(|e| e.unwrap().file_name().into_string().ok())
-        .filter(|n| n.ends_with(".json") || n.ends_with(".yaml"))
+        .filter(|n| is(n, "json") || is(n, "yaml"))
         .collect();
     names.push("petstore-separate/spec/swagger.yaml".to_owned());
     names.sort();
@@ -46,7 +48,7 @@ fn load(folder: &Path, name: &str) -> Import {
 
 /// Operations counted without any of docent's code.
 fn count(folder: &Path, name: &str) -> Option<usize> {
-    if !name.ends_with(".json") {
+    if !is(name, "json") {
         return None;
     }
     let value: Value = serde_json::from_slice(&std::fs::read(folder.join(name)).unwrap()).unwrap();

@@ -22,7 +22,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Adds an argument for `name` at `location` and gives its name.
-    pub(super) fn add(&mut self, name: &str, location: Location, mut schema: Value, required: bool) -> String {
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        location: Location,
+        mut schema: Value,
+        required: bool,
+    ) -> String {
         let argument = self.names.give(name, location.as_str());
         if argument != name {
             self.renames.push(Rename { argument: argument.clone(), location, name: name.to_owned() });

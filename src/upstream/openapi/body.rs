@@ -78,7 +78,7 @@ impl Body {
                     Media::Raw(kind) | Media::Json(kind) => kind.as_ref(),
                     Media::Form | Media::Multipart => "application/octet-stream",
                 };
-                self.raw(args, text.as_deref(), base64.as_deref())?
+                Self::raw(args, text.as_deref(), base64.as_deref())?
                     .map(|bytes| HttpBody::Raw { content_type: kind.to_owned(), bytes })
             }
             (Shape::Whole { argument, .. }, Media::Json(kind)) => {
@@ -95,7 +95,9 @@ impl Body {
                     content_type(request, kind);
                 }
                 map.map(|m| {
-                    HttpBody::Json(Value::Object(m.into_iter().map(|(f, v)| (f.to_owned(), v.clone())).collect()))
+                    HttpBody::Json(Value::Object(
+                        m.into_iter().map(|(f, v)| (f.to_owned(), v.clone())).collect(),
+                    ))
                 })
             }
             (Shape::Members { fields, open }, media) => {
@@ -155,7 +157,7 @@ impl Body {
         }
     }
 
-    fn raw(&self, args: &Object, text: Option<&str>, base64: Option<&str>) -> Result<Option<Bytes>, ToolError> {
+    fn raw(args: &Object, text: Option<&str>, base64: Option<&str>) -> Result<Option<Bytes>, ToolError> {
         if let Some((name, value)) = base64.and_then(|name| Some((name, given(args, name)?))) {
             let encoded = value.as_str().ok_or_else(|| refused(name, "it must be a text in base64"))?;
             return decode(encoded).map(Some).ok_or_else(|| refused(name, "it is not base64 (RFC 4648)"));
@@ -254,7 +256,8 @@ fn file(name: &str, argument: &str, value: &Value, kind: Option<&str>) -> Result
     };
     let file_name = text("filename").unwrap_or(name);
     let content_type = text("content_type").or(kind).unwrap_or("application/octet-stream");
-    let plain_type = content_type.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && content_type.contains('/');
+    let plain_type =
+        content_type.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && content_type.contains('/');
     if file_name.contains(char::is_control) || !plain_type {
         return Err(refused(argument, "`filename` or `content_type` has characters that no header may have"));
     }

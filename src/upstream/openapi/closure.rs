@@ -33,7 +33,9 @@ pub(super) fn close(converter: &mut Converter<'_>, root: Object, refs: &[DefId])
         strip(&mut root);
         let bytes = json::encoded_len(&root);
         if bytes > ROOT_BYTES_MAX {
-            return Err(format!("its arguments alone take {bytes} bytes of schema, {ROOT_BYTES_MAX} are allowed"));
+            return Err(format!(
+                "its arguments alone take {bytes} bytes of schema, {ROOT_BYTES_MAX} are allowed"
+            ));
         }
     }
     let text = json::to_text(&root);
@@ -92,7 +94,9 @@ fn reached(converter: &mut Converter<'_>, refs: &[DefId]) -> Vec<Reached> {
 }
 
 fn marker() -> String {
-    json::to_text(&json!({"description": "(left out: this schema is too large to show whole; any value is taken)"}))
+    json::to_text(
+        &json!({"description": "(left out: this schema is too large to show whole; any value is taken)"}),
+    )
 }
 
 /// Root and definitions, if they fit.

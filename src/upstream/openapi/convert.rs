@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::document::{At, Documents, Version};
-use super::merge::Merged;
+use super::merge::{Merged, is_annotation};
 use super::naming::{operation_name, unique};
 use super::text::{NESTED_CHARS_MAX, clean};
 use crate::json::{self, Object};
@@ -113,7 +113,10 @@ impl<'d> Converter<'d> {
             return Value::Bool(*any);
         }
         let Some(map) = at.object() else {
-            self.note(format!("a schema is neither an object nor a boolean but `{}`", json::cut(&json::to_text(at.value), 40)));
+            self.note(format!(
+                "a schema is neither an object nor a boolean but `{}`",
+                json::cut(&json::to_text(at.value), 40)
+            ));
             return Value::Bool(true);
         };
         if depth > INLINE_DEPTH_MAX {
@@ -161,7 +164,9 @@ impl<'d> Converter<'d> {
         let Value::Object(mut out) = referred else { return referred };
         let siblings = at.object().is_some_and(|m| m.len() > 1);
         if siblings {
-            if let Some(text) = at.text("description").map(|t| clean(t, NESTED_CHARS_MAX)).filter(|t| !t.is_empty()) {
+            if let Some(text) =
+                at.text("description").map(|t| clean(t, NESTED_CHARS_MAX)).filter(|t| !t.is_empty())
+            {
                 out.insert("description".to_owned(), Value::from(text));
             }
             if self.documents.version == Version::V31 {
@@ -206,7 +211,9 @@ impl<'d> Converter<'d> {
             let mut value = self.schema(*only, depth + 1);
             if let Value::Object(map) = &mut value {
                 for key in ["title", "description"] {
-                    if let Some(text) = at.text(key).map(|t| clean(t, NESTED_CHARS_MAX)).filter(|t| !t.is_empty()) {
+                    if let Some(text) =
+                        at.text(key).map(|t| clean(t, NESTED_CHARS_MAX)).filter(|t| !t.is_empty())
+                    {
                         map.insert(key.to_owned(), Value::from(text));
                     }
                 }
@@ -231,9 +238,8 @@ impl<'d> Converter<'d> {
                 properties.insert((*name).to_owned(), self.member(places, depth + 1));
             }
         }
-        let hidden = |name: &&str| {
-            merged.properties.iter().any(|(n, _)| n == name) && !properties.contains_key(*name)
-        };
+        let hidden =
+            |name: &&str| merged.properties.iter().any(|(n, _)| n == name) && !properties.contains_key(*name);
         let required: Vec<Value> =
             merged.required.iter().filter(|n| !hidden(n)).map(|n| Value::from(*n)).collect();
         if !properties.is_empty() {
@@ -278,7 +284,10 @@ impl<'d> Converter<'d> {
     pub(super) fn keeps_pattern(&mut self, pattern: &'d str) -> bool {
         let safe = *self.patterns.entry(pattern).or_insert_with(|| pattern_is_safe(pattern));
         if !safe {
-            self.note(format!("the pattern `{}` is not checked: it is no regular expression that runs in linear time", json::cut(pattern, 80)));
+            self.note(format!(
+                "the pattern `{}` is not checked: it is no regular expression that runs in linear time",
+                json::cut(pattern, 80)
+            ));
         }
         safe
     }
@@ -287,10 +296,10 @@ impl<'d> Converter<'d> {
 /// Whether anything but annotations stands beside an `allOf`.
 fn says_more_than_all_of(at: At<'_>) -> bool {
     at.object().is_some_and(|map| {
-        map.keys().any(|k| {
-            !matches!(k.as_str(), "allOf" | "nullable" | "description" | "title" | "example" | "examples" | "default" | "deprecated" | "readOnly" | "writeOnly" | "xml" | "externalDocs" | "discriminator")
-                && !k.starts_with("x-")
-                && !(k == "type" && at.text("type") == Some("object"))
+        map.iter().any(|(key, value)| match key.as_str() {
+            "allOf" | "nullable" | "x-nullable" => false,
+            "type" => value != "object",
+            key => !is_annotation(key),
         })
     })
 }
@@ -299,12 +308,17 @@ fn says_more_than_all_of(at: At<'_>) -> bool {
 fn is_small_scalar(at: At<'_>) -> bool {
     let Some(map) = at.object() else { return true };
     let scalar = matches!(at.text("type"), Some("string" | "integer" | "number" | "boolean"));
-    let members = map.keys().filter(|k| !matches!(k.as_str(), "description" | "title" | "example" | "examples") && !k.starts_with("x-"));
+    let members = map.keys().filter(|k| {
+        !matches!(k.as_str(), "description" | "title" | "example" | "examples") && !k.starts_with("x-")
+    });
     scalar
         && members.count() <= COPIED_MEMBERS_MAX
         && map.iter().all(|(key, v)| match v {
             Value::Array(items) => key == "enum" && items.len() <= COPIED_ENUM_MAX || key == "examples",
-            Value::Object(_) => key.starts_with("x-") || matches!(key.as_str(), "xml" | "externalDocs" | "example" | "examples"),
+            Value::Object(_) => {
+                key.starts_with("x-")
+                    || matches!(key.as_str(), "xml" | "externalDocs" | "example" | "examples")
+            }
             _ => true,
         })
 }
@@ -312,8 +326,9 @@ fn is_small_scalar(at: At<'_>) -> bool {
 /// The schema, or null.
 fn or_null(value: Value) -> Value {
     let Value::Object(mut map) = value else { return value };
-    let combined = ["allOf", "$ref", "oneOf", "not", "if", "const"].iter().any(|k| map.contains_key(*k));
-    if !combined && !map.contains_key("anyOf") {
+    let combined =
+        ["allOf", "anyOf", "oneOf", "$ref", "not", "if", "const"].iter().any(|k| map.contains_key(*k));
+    if !combined {
         if let Some(Value::Array(values)) = map.get_mut("enum")
             && !values.contains(&Value::Null)
         {
@@ -321,7 +336,9 @@ fn or_null(value: Value) -> Value {
         }
         match map.get_mut("type") {
             Some(kind @ Value::String(_)) if *kind != "null" => *kind = json!([kind, "null"]),
-            Some(Value::Array(kinds)) if !kinds.iter().any(|k| k == "null") => kinds.push(Value::from("null")),
+            Some(Value::Array(kinds)) if !kinds.iter().any(|k| k == "null") => {
+                kinds.push(Value::from("null"));
+            }
             _ => {}
         }
         return Value::Object(map);
@@ -347,7 +364,9 @@ pub(super) fn strip(schema: &mut Value) {
                 match key.as_str() {
                     // A property may well be called `description`.
                     "properties" | "patternProperties" | "$defs" | "dependentSchemas" => {
-                        inner.as_object_mut().into_iter().flat_map(|m| m.iter_mut()).for_each(|(_, v)| strip(v));
+                        for (_, member) in inner.as_object_mut().into_iter().flatten() {
+                            strip(member);
+                        }
                     }
                     "enum" | "const" | "required" => {}
                     _ => strip(inner),

@@ -78,14 +78,14 @@ impl<'d> At<'d> {
     }
 }
 
-struct Document {
+struct Parsed {
     name: String,
     value: Value,
 }
 
 /// A document with all files it refers to.
 pub(super) struct Documents {
-    documents: Vec<Document>,
+    parsed: Vec<Parsed>,
     by_name: HashMap<String, usize>,
     /// Why a file that is referred to is not here.
     missing: BTreeMap<String, String>,
@@ -95,21 +95,26 @@ pub(super) struct Documents {
 impl Documents {
     /// Parses a document and loads its siblings. The error is of the main document only; a sibling that fails
     /// shows where it is used.
-    pub(super) fn load(bytes: &[u8], name: &str, loader: &Loader<'_>) -> Result<Self, Diagnostic> {
+    pub(super) fn load(bytes: &[u8], name: &str, loader: &Loader<'_>) -> Result<Self, Box<Diagnostic>> {
         let value = parse(bytes, name)?;
         let version = version(&value).ok_or_else(|| {
-            Diagnostic::error("openapi-version", name, "neither `openapi: 3.…` nor `swagger: \"2.0\"` stands at the root")
-                .help("docent reads OpenAPI 3.0, 3.1 and Swagger 2.0")
+            let told = Diagnostic::error(
+                "openapi-version",
+                name,
+                "neither `openapi: 3.…` nor `swagger: \"2.0\"` stands at the root",
+            )
+            .help("docent reads OpenAPI 3.0, 3.1 and Swagger 2.0");
+            Box::new(told)
         })?;
         let mut all = Self {
-            documents: vec![Document { name: name.to_owned(), value }],
+            parsed: vec![Parsed { name: name.to_owned(), value }],
             by_name: HashMap::from([(name.to_owned(), 0)]),
             missing: BTreeMap::new(),
             version,
         };
         let mut bytes_left = OPENAPI_BYTES_MAX.saturating_sub(bytes.len());
         let mut next = 0usize;
-        while let Some(document) = all.documents.get(next) {
+        while let Some(document) = all.parsed.get(next) {
             let mut wanted = Vec::new();
             outside_references(&document.value, &document.name, &mut wanted);
             for file in wanted {
@@ -120,7 +125,12 @@ impl Documents {
         Ok(all)
     }
 
-    fn load_sibling(&mut self, file: Result<String, (String, String)>, loader: &Loader<'_>, left: &mut usize) {
+    fn load_sibling(
+        &mut self,
+        file: Result<String, (String, String)>,
+        loader: &Loader<'_>,
+        left: &mut usize,
+    ) {
         let name = match file {
             Ok(name) => name,
             Err((reference, why)) => {
@@ -131,18 +141,20 @@ impl Documents {
         if self.by_name.contains_key(&name) || self.missing.contains_key(&name) {
             return;
         }
-        if self.documents.len() > SIBLINGS_MAX {
+        if self.parsed.len() > SIBLINGS_MAX {
             self.missing.insert(name, format!("more than {SIBLINGS_MAX} files are referred to"));
             return;
         }
         let loaded = loader(&name).and_then(|bytes| {
-            *left = left.checked_sub(bytes.len()).ok_or_else(|| format!("more than {OPENAPI_BYTES_MAX} bytes in all"))?;
+            *left = left
+                .checked_sub(bytes.len())
+                .ok_or_else(|| format!("more than {OPENAPI_BYTES_MAX} bytes in all"))?;
             parse(&bytes, &name).map_err(|d| d.message)
         });
         match loaded {
             Ok(value) => {
-                self.by_name.insert(name.clone(), self.documents.len());
-                self.documents.push(Document { name, value });
+                self.by_name.insert(name.clone(), self.parsed.len());
+                self.parsed.push(Parsed { name, value });
             }
             Err(why) => {
                 self.missing.insert(name, why);
@@ -153,7 +165,7 @@ impl Documents {
     /// The root of the main document.
     pub(super) fn root(&self) -> At<'_> {
         // INVARIANT: `load` puts the main document first.
-        At { doc: 0, value: self.documents.first().map_or(&Value::Null, |d| &d.value) }
+        At { doc: 0, value: self.parsed.first().map_or(&Value::Null, |d| &d.value) }
     }
 
     /// The thing itself, after all references; the last reference followed, for a name.
@@ -172,14 +184,14 @@ impl Documents {
         let (file, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let doc = if file.is_empty() { doc } else { self.file(doc, reference, file)? };
         let dangling = || format!("`{reference}` points to nothing");
-        let root = &self.documents.get(doc).ok_or_else(dangling)?.value;
+        let root = &self.parsed.get(doc).ok_or_else(dangling)?.value;
         let pointer = percent_decode_str(fragment).decode_utf8_lossy();
         let value = root.pointer(&pointer).ok_or_else(dangling)?;
         Ok(At { doc, value })
     }
 
     fn file(&self, doc: usize, reference: &str, file: &str) -> Result<usize, String> {
-        let from = self.documents.get(doc).map_or("", |d| d.name.as_str());
+        let from = self.parsed.get(doc).map_or("", |d| d.name.as_str());
         let name = join(from, file).map_err(|why| format!("`{reference}` is not followed: {why}"))?;
         self.by_name.get(&name).copied().ok_or_else(|| {
             let why = self.missing.get(&name).map_or("it was not loaded", String::as_str);
@@ -202,38 +214,42 @@ fn version(root: &Value) -> Option<Version> {
     }
 }
 
-fn parse(bytes: &[u8], name: &str) -> Result<Value, Diagnostic> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| Diagnostic::error("openapi-syntax", name, format!("not UTF-8: {e}")))?;
+fn parse(bytes: &[u8], name: &str) -> Result<Value, Box<Diagnostic>> {
+    let fault = |message: String| Box::new(Diagnostic::error("openapi-syntax", name, message));
+    let text = std::str::from_utf8(bytes).map_err(|e| fault(format!("not UTF-8: {e}")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with(['{', '[']) {
         return json::parse(text.as_bytes(), OPENAPI_BYTES_MAX).map_err(|e| match e {
-            JsonError::Malformed(e) => Diagnostic::error("openapi-syntax", name, format!("not JSON: {e}"))
-                .at(text, e.line(), e.column()),
-            other => Diagnostic::error("openapi-syntax", name, other.to_string()),
+            JsonError::Malformed(e) => {
+                Box::new(fault(format!("not JSON: {e}")).at(text, e.line(), e.column()))
+            }
+            other => fault(other.to_string()),
         });
     }
     if text.len() > OPENAPI_BYTES_MAX {
-        let message = format!("{} bytes are more than the {OPENAPI_BYTES_MAX} allowed here", text.len());
-        return Err(Diagnostic::error("openapi-syntax", name, message));
+        return Err(fault(format!(
+            "{} bytes are more than the {OPENAPI_BYTES_MAX} allowed here",
+            text.len()
+        )));
     }
     let value: Value = serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|e| {
-        let place = e.location().map(|l| (l.line(), l.column()));
-        let e = e.without_snippet();
-        let d = Diagnostic::error("openapi-syntax", name, format!("not YAML: {e}"));
-        match place.map(|(l, c)| (usize::try_from(l), usize::try_from(c))) {
-            Some((Ok(line), Ok(column))) if line > 0 => d.at(text, line, column),
-            _ => d,
+        let place = e.location().map(|l| (usize::try_from(l.line()), usize::try_from(l.column())));
+        let told = fault(format!("not YAML: {}", e.without_snippet()));
+        match place {
+            Some((Ok(line), Ok(column))) if line > 0 => Box::new(told.at(text, line, column)),
+            _ => told,
         }
     })?;
     if json::depth_exceeds(&value, JSON_DEPTH_MAX) {
-        return Err(Diagnostic::error("openapi-syntax", name, JsonError::TooDeep.to_string()));
+        return Err(fault(JsonError::TooDeep.to_string()));
     }
     Ok(value)
 }
 
-/// The default budgets stop at 250,000 nodes; GitHub's document in YAML has three million. Aliases keep theirs:
-/// what they multiply is what a bomb is made of.
+/// Events that aliases may replay: what they multiply is what a bomb is made of, and documents hardly use them.
+const YAML_REPLAYED_EVENTS_MAX: usize = 200_000;
+
+/// The default budgets stop at 250,000 nodes; GitHub's document in YAML has three million.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -242,6 +258,9 @@ fn yaml_options() -> serde_saphyr::Options {
             max_depth: JSON_DEPTH_MAX,
             flow_nesting_limit: JSON_DEPTH_MAX,
             max_total_scalar_bytes: OPENAPI_BYTES_MAX,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: YAML_REPLAYED_EVENTS_MAX,
         },
     }
 }
@@ -271,7 +290,9 @@ fn outside_references(value: &Value, from: &str, out: &mut Vec<Result<String, (S
 /// The path of `file` as seen from the document `from`, with `.` and `..` worked out.
 fn join(from: &str, file: &str) -> Result<String, String> {
     if file.contains("://") || file.starts_with("//") {
-        return Err("references over the network are never fetched; put the file beside the document".to_owned());
+        return Err(
+            "references over the network are never fetched; put the file beside the document".to_owned()
+        );
     }
     let file = percent_decode_str(file).decode_utf8_lossy();
     if file.starts_with('/') || file.contains(['\\', '\0', ':']) {
@@ -304,7 +325,7 @@ mod tests {
         }
     }
 
-    fn load(text: &str) -> Result<Documents, Diagnostic> {
+    fn load(text: &str) -> Result<Documents, Box<Diagnostic>> {
         Documents::load(text.as_bytes(), "a.yaml", &|name| match name {
             "b.yaml" => Ok(b"x: {$ref: 'a.yaml#/here'}\n200: {y: 1}".to_vec()),
             _ => Err("no such file".to_owned()),

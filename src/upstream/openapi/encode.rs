@@ -74,12 +74,16 @@ impl Style {
             (Self::Label, Value::Array(a)) => {
                 format!(".{}", joined(a.iter().map(text).collect(), if explode { "." } else { "," }))
             }
-            (Self::Label, Value::Object(o)) if explode => format!(".{}", joined(o.iter().map(pair).collect(), ".")),
+            (Self::Label, Value::Object(o)) if explode => {
+                format!(".{}", joined(o.iter().map(pair).collect(), "."))
+            }
             (Self::Label, Value::Object(o)) => format!(".{}", joined(o.iter().map(flat).collect(), ",")),
             (Self::Label, v) => format!(".{}", text(v)),
             (Self::Matrix, Value::Array(a)) if explode => a.iter().map(|v| named(text(v))).collect(),
             (Self::Matrix, Value::Array(a)) => named(joined(a.iter().map(text).collect(), ",")),
-            (Self::Matrix, Value::Object(o)) if explode => o.iter().map(|kv| format!(";{}", pair(kv))).collect(),
+            (Self::Matrix, Value::Object(o)) if explode => {
+                format!(";{}", joined(o.iter().map(pair).collect(), ";"))
+            }
             (Self::Matrix, Value::Object(o)) => named(joined(o.iter().map(flat).collect(), ",")),
             (Self::Matrix, v) => named(text(v)),
             (_, Value::Array(a)) => joined(a.iter().map(text).collect(), &percent_delimiter(self)),
@@ -171,14 +175,14 @@ pub(super) fn header_value(text: &str) -> Result<(), Problem> {
     if text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b)) {
         Ok(())
     } else {
-        Err("it is sent as a header, so it must be ASCII without line breaks or control characters".to_owned())
+        Err("it is sent as a header, so it must be ASCII without line breaks or control characters"
+            .to_owned())
     }
 }
 
 /// Whether a text is a header name (a token of RFC 9110 §5.6.2).
 pub(super) fn is_header_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 #[cfg(test)]
@@ -193,8 +197,7 @@ mod tests {
 
     #[test]
     fn path_styles_are_those_of_the_specification() {
-        let (text, list, map) =
-            (json!("blue"), json!(["blue", "black"]), json!({"R": 100, "G": 200}));
+        let (text, list, map) = (json!("blue"), json!(["blue", "black"]), json!({"R": 100, "G": 200}));
         for (style, explode, expected) in [
             (Style::Simple, false, ["blue", "blue,black", "R,100,G,200"]),
             (Style::Simple, true, ["blue", "blue,black", "R=100,G=200"]),
@@ -203,7 +206,8 @@ mod tests {
             (Style::Matrix, false, [";color=blue", ";color=blue,black", ";color=R,100,G,200"]),
             (Style::Matrix, true, [";color=blue", ";color=blue;color=black", ";R=100;G=200"]),
         ] {
-            let found = [path(style, explode, &text), path(style, explode, &list), path(style, explode, &map)];
+            let found =
+                [path(style, explode, &text), path(style, explode, &list), path(style, explode, &map)];
             assert_eq!(found, expected, "{style:?} {explode}");
         }
         assert_eq!(path(Style::Matrix, false, &json!("")), ";color");
@@ -234,7 +238,10 @@ mod tests {
         );
         assert_eq!(pairs(Style::Json, true, &map), r#"color={"R":100,"G":200}"#);
         assert_eq!(pairs(Style::Form, false, &json!([])), "");
-        assert!(Style::Form.as_pairs(false, "c", &json!(["a,b"])).unwrap_err().contains("','") || Style::Form.as_pairs(false, "c", &json!(["a,b"])).unwrap_err().contains("\",\""));
+        assert!(
+            Style::Form.as_pairs(false, "c", &json!(["a,b"])).unwrap_err().contains("','")
+                || Style::Form.as_pairs(false, "c", &json!(["a,b"])).unwrap_err().contains("\",\"")
+        );
     }
 
     #[test]

@@ -73,7 +73,8 @@ fn globs(list: &[String], kind: Kind) -> Result<Option<GlobSet>, String> {
     let mut set = GlobSetBuilder::new();
     for text in list {
         // A template's braces are no alternatives of a glob.
-        let pattern = if kind == Kind::Path { text.replace('{', "[{]").replace('}', "[}]") } else { text.clone() };
+        let pattern =
+            if kind == Kind::Path { text.replace('{', "[{]").replace('}', "[}]") } else { text.clone() };
         let glob = GlobBuilder::new(&pattern)
             .literal_separator(kind == Kind::Path)
             .case_insensitive(kind == Kind::Word)

@@ -26,8 +26,21 @@ use crate::limits::TOOLS_PER_UPSTREAM_MAX;
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
 /// What a path may hold as it is (RFC 3986 §3.3); a template's other characters are encoded.
-const PATH_TEXT: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\').add(b'^').add(b'|').add(b'?').add(b'#').add(b'{').add(b'}').add(b'[').add(b']');
+const PATH_TEXT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'`')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'|')
+    .add(b'?')
+    .add(b'#')
+    .add(b'{')
+    .add(b'}')
+    .add(b'[')
+    .add(b']');
 
 /// One operation of the document, before it is a tool.
 struct Found<'d> {
@@ -45,7 +58,7 @@ pub fn import(
     name: &str,
     loader: &Loader<'_>,
     options: &Options,
-) -> Result<Import, Diagnostic> {
+) -> Result<Import, Box<Diagnostic>> {
     let documents = Documents::load(document, name, loader)?;
     let mut importer = Importer::new(&documents, options);
     let mut skipped = Vec::new();
@@ -68,7 +81,10 @@ pub fn import(
     let title = clean(title, TITLE_CHARS_MAX);
     let Importer { converter, base_url, security, mut diagnostics, .. } = importer;
     for note in converter.into_notes() {
-        diagnostics.push(Diagnostic { severity: Severity::Note, ..Diagnostic::warning("openapi-loose", name, note) });
+        diagnostics.push(Diagnostic {
+            severity: Severity::Note,
+            ..Diagnostic::warning("openapi-loose", name, note)
+        });
     }
     Ok(Import { tools, skipped, base_url, security, title, diagnostics })
 }
@@ -139,7 +155,10 @@ impl<'d, 'o> Importer<'d, 'o> {
                 if !at.value.is_object() {
                     skipped.push(fault(format!("{upper} {path}"), "it is no object".to_owned()));
                 } else if found.len() >= TOOLS_PER_UPSTREAM_MAX {
-                    skipped.push(fault(format!("{upper} {path}"), format!("more than {TOOLS_PER_UPSTREAM_MAX} operations")));
+                    skipped.push(fault(
+                        format!("{upper} {path}"),
+                        format!("more than {TOOLS_PER_UPSTREAM_MAX} operations"),
+                    ));
                 } else {
                     found.push(Found { method: upper, path, item, at, name: String::new() });
                 }
@@ -162,7 +181,8 @@ impl<'d, 'o> Importer<'d, 'o> {
                     Some(Address::Relative(_)) => true,
                     _ => false,
                 });
-                let base = if self.from_origin { url.origin().ascii_serialization() } else { url.to_string() };
+                let base =
+                    if self.from_origin { url.origin().ascii_serialization() } else { url.to_string() };
                 self.base_url = Some(base.trim_end_matches('/').to_owned());
                 self.home = Some(url);
             }
@@ -192,7 +212,8 @@ impl<'d, 'o> Importer<'d, 'o> {
     /// request has no host, and the upstream's credentials are not for another one.
     fn prefix(&self, found: &Found<'d>) -> Result<String, String> {
         let Some(home) = &self.home else { return Ok(String::new()) };
-        let of_home = || if self.from_origin { home.path().trim_end_matches('/').to_owned() } else { String::new() };
+        let of_home =
+            || if self.from_origin { home.path().trim_end_matches('/').to_owned() } else { String::new() };
         match own_address(found) {
             None | Some(Address::Unusable(_)) => Ok(of_home()),
             Some(Address::Relative(path)) => Ok(path.trim_end_matches('/').to_owned()),
@@ -235,7 +256,8 @@ impl<'d, 'o> Importer<'d, 'o> {
             security: requirements(found.at).unwrap_or_else(|| Arc::clone(&self.needs)),
             renames,
         };
-        let id = ToolId::parse(&format!("{}.{}", self.options.upstream, found.name)).map_err(|e| e.to_string())?;
+        let id =
+            ToolId::parse(&format!("{}.{}", self.options.upstream, found.name)).map_err(|e| e.to_string())?;
         // INVARIANT: `name_all` made the names unique; this only keeps two imports of one name from passing.
         let name = unique(&found.name, taken);
         let mut tool = Tool::new(id, self.options.upstream.clone(), name, schemas.strict);
@@ -298,7 +320,8 @@ impl<'d, 'o> Importer<'d, 'o> {
         let schema = match found {
             Some(d) => self.parameter_schema(d),
             None => {
-                self.converter.note(format!("the path parameter `{name}` is declared nowhere; it is taken as a text"));
+                self.converter
+                    .note(format!("the path parameter `{name}` is declared nowhere; it is taken as a text"));
                 serde_json::json!({"type": "string"})
             }
         };
@@ -332,7 +355,10 @@ impl<'d, 'o> Importer<'d, 'o> {
             }
             if !is_header_name(name) {
                 if required {
-                    return Err(format!("its header `{}` has a name that no header may have", clean(name, 40)));
+                    return Err(format!(
+                        "its header `{}` has a name that no header may have",
+                        clean(name, 40)
+                    ));
                 }
                 return Ok(());
             }
@@ -340,13 +366,21 @@ impl<'d, 'o> Importer<'d, 'o> {
         let (style, explode) = declared.style(self.converter.documents.version);
         let schema = self.parameter_schema(declared);
         let argument = arguments.add(name, location, schema, required);
-        parameters.push(Parameter { argument: argument.into(), name: name.into(), location, style, explode, required });
+        parameters.push(Parameter {
+            argument: argument.into(),
+            name: name.into(),
+            location,
+            style,
+            explode,
+            required,
+        });
         Ok(())
     }
 
     fn parameter_schema(&mut self, declared: &Declared<'d>) -> serde_json::Value {
         let version = self.converter.documents.version;
-        let schema = declared.schema(version).map_or(serde_json::json!({}), |at| self.converter.schema(at, 1));
+        let schema =
+            declared.schema(version).map_or(serde_json::json!({}), |at| self.converter.schema(at, 1));
         let mut schema = described(schema, declared.at.text("description"));
         if declared.at.flag("deprecated")
             && let serde_json::Value::Object(map) = &mut schema
@@ -360,7 +394,8 @@ impl<'d, 'o> Importer<'d, 'o> {
     fn describe(&self, found: &Found<'d>, tool: &mut Tool) {
         let fallback = format!("{} {}", found.method, found.path);
         let summary = found.at.text("summary").or_else(|| found.item.text("summary")).unwrap_or_default();
-        let long = found.at.text("description").or_else(|| found.item.text("description")).unwrap_or_default();
+        let long =
+            found.at.text("description").or_else(|| found.item.text("description")).unwrap_or_default();
         tool.description = text::description(summary, long, &fallback).into();
         let title = clean(summary, TITLE_CHARS_MAX);
         tool.title = (!title.is_empty()).then(|| Arc::from(title));
@@ -372,8 +407,10 @@ impl<'d, 'o> Importer<'d, 'o> {
         let id = found.at.text("operationId").unwrap_or_default();
         tool.search_hints = format!("{fallback} {id}").trim_end().into();
         if found.at.flag("deprecated") {
-            tool.deprecated =
-                Some(Deprecation { reason: Arc::from("deprecated by its OpenAPI document"), replacement: None });
+            tool.deprecated = Some(Deprecation {
+                reason: Arc::from("deprecated by its OpenAPI document"),
+                replacement: None,
+            });
         }
     }
 }
@@ -409,9 +446,7 @@ fn name_all(found: &mut [Found<'_>]) {
         let derived = derived_name(f.method, f.path);
         f.name = if own.is_empty() {
             unique(&derived, &mut taken)
-        } else if uses.get(&own) == Some(&1) {
-            own
-        } else if taken.insert(own.clone()) {
+        } else if uses.get(&own) == Some(&1) || taken.insert(own.clone()) {
             own
         } else {
             unique(&operation_name(&format!("{own}_{derived}")), &mut taken)
@@ -454,7 +489,8 @@ fn accept(documents: &Documents, operation: At<'_>) -> Option<Arc<str>> {
             }
         }
     }
-    let plain = |k: &&str| k.contains('/') && k.len() <= 100 && k.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    let plain =
+        |k: &&str| k.contains('/') && k.len() <= 100 && k.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     let mut seen = HashSet::new();
     kinds.retain(|k| plain(k) && seen.insert(*k));
     kinds.sort_by_key(|k| usize::from(!super::body::is_json(k)));

@@ -40,7 +40,9 @@ impl<'d> Converter<'d> {
         if !required.is_empty() {
             out.insert("required".to_owned(), Value::Array(required));
         }
-        if let Some(additional) = at.get("additionalProperties").filter(|a| a.value.is_object() || a.value.is_boolean()) {
+        if let Some(additional) =
+            at.get("additionalProperties").filter(|a| a.value.is_object() || a.value.is_boolean())
+        {
             out.insert("additionalProperties".to_owned(), self.schema(additional, depth + 1));
         }
     }
@@ -48,7 +50,7 @@ impl<'d> Converter<'d> {
     /// The keywords besides `properties`, `required` and `additionalProperties`.
     pub(super) fn keywords_without_members(&mut self, at: At<'d>, depth: usize, out: &mut Object) {
         kind(at, out);
-        self.annotations(at, out);
+        Self::annotations(at, out);
         self.values(at, out);
         limits(at, out);
         if let Some(pattern) = at.text("pattern")
@@ -59,7 +61,7 @@ impl<'d> Converter<'d> {
         self.nested(at, depth, out);
     }
 
-    fn annotations(&self, at: At<'d>, out: &mut Object) {
+    fn annotations(at: At<'d>, out: &mut Object) {
         for (key, max) in [("title", TITLE_CHARS_MAX), ("description", NESTED_CHARS_MAX)] {
             if let Some(text) = at.text(key).map(|t| clean(t, max)).filter(|t| !t.is_empty()) {
                 out.insert(key.to_owned(), Value::from(text));
@@ -138,7 +140,16 @@ impl<'d> Converter<'d> {
                 out.insert(key.to_owned(), Value::Array(list));
             }
         }
-        for key in ["not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties", "unevaluatedItems"] {
+        for key in [
+            "not",
+            "if",
+            "then",
+            "else",
+            "contains",
+            "propertyNames",
+            "unevaluatedProperties",
+            "unevaluatedItems",
+        ] {
             if let Some(inner) = at.get(key).filter(|v| v.value.is_object() || v.value.is_boolean()) {
                 let schema = self.schema(inner, depth + 1);
                 out.insert(key.to_owned(), schema);
@@ -193,12 +204,23 @@ fn kind(at: At<'_>, out: &mut Object) {
 
 /// Numeric limits; the boolean `exclusiveMinimum` of draft 4 turns into a number.
 fn limits(at: At<'_>, out: &mut Object) {
-    for key in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"] {
+    for key in [
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "minContains",
+        "maxContains",
+    ] {
         if let Some(n) = at.value.get(key).and_then(number).filter(|n| n.as_u64().is_some()) {
             out.insert(key.to_owned(), Value::Number(n));
         }
     }
-    if let Some(n) = at.value.get("multipleOf").and_then(number).filter(|n| n.as_f64().is_some_and(|f| f > 0.0)) {
+    if let Some(n) =
+        at.value.get("multipleOf").and_then(number).filter(|n| n.as_f64().is_some_and(|f| f > 0.0))
+    {
         out.insert("multipleOf".to_owned(), Value::Number(n));
     }
     for (limit, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {

@@ -105,7 +105,9 @@ impl<'d> Merger<'d> {
                 self.merged.required.push(name);
             }
         }
-        if let Some(additional) = at.get("additionalProperties").filter(|a| a.value.is_object() || a.value.is_boolean()) {
+        if let Some(additional) =
+            at.get("additionalProperties").filter(|a| a.value.is_object() || a.value.is_boolean())
+        {
             // `true` says nothing against another part's word.
             if self.merged.additional.is_none_or(|a| a.value == &Value::Bool(true)) {
                 self.merged.additional = Some(additional);
@@ -138,7 +140,20 @@ pub(super) fn is_annotation(key: &str) -> bool {
     key.starts_with("x-")
         || matches!(
             key,
-            "title" | "description" | "example" | "examples" | "default" | "deprecated" | "xml" | "externalDocs"
-                | "discriminator" | "readOnly" | "writeOnly" | "$comment" | "$id" | "$schema" | "format"
+            "title"
+                | "description"
+                | "example"
+                | "examples"
+                | "default"
+                | "deprecated"
+                | "xml"
+                | "externalDocs"
+                | "discriminator"
+                | "readOnly"
+                | "writeOnly"
+                | "$comment"
+                | "$id"
+                | "$schema"
+                | "format"
         )
 }

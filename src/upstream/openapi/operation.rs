@@ -142,8 +142,7 @@ impl Operation {
         if let Some(accept) = &self.accept {
             headers.push(("accept".to_owned(), accept.as_ref().to_owned()));
         }
-        let mut request =
-            HttpRequest { method: self.method.to_owned(), path, query, headers, body: None };
+        let mut request = HttpRequest { method: self.method.to_owned(), path, query, headers, body: None };
         if let Some(body) = &self.body {
             body.fill(args, self.names_without_body(), &mut request)?;
         }
@@ -161,7 +160,8 @@ impl Operation {
                 Piece::Text(text) => path.push_str(text),
                 Piece::Parameter(no) => {
                     let Some(parameter) = self.parameters.get(*no) else { continue };
-                    let value = given(args, &parameter.argument).ok_or_else(|| missing(&parameter.argument))?;
+                    let value =
+                        given(args, &parameter.argument).ok_or_else(|| missing(&parameter.argument))?;
                     let text = parameter.segment(value).map_err(|p| refused(&parameter.argument, &p))?;
                     path.push_str(&text);
                 }

@@ -73,7 +73,8 @@ pub(super) fn gather<'d>(
 ) -> Result<Vec<Declared<'d>>, String> {
     let mut list: Vec<Declared<'d>> = Vec::new();
     for declared in path_item.items("parameters").chain(operation.items("parameters")) {
-        let (at, _) = documents.resolve(declared).map_err(|why| format!("a parameter is not known: {why}"))?;
+        let (at, _) =
+            documents.resolve(declared).map_err(|why| format!("a parameter is not known: {why}"))?;
         let place = at.text("in").ok_or("a parameter does not say where it is `in`")?;
         let name = at.text("name").ok_or("a parameter has no name")?;
         let (location, is_form_field) = match place {
@@ -83,11 +84,17 @@ pub(super) fn gather<'d>(
             "cookie" => (Location::Cookie, false),
             "body" => (Location::Body, false),
             "formData" => (Location::Body, true),
-            other => return Err(format!("the parameter `{name}` is in `{other}`, which is no place of a request")),
+            other => {
+                return Err(format!(
+                    "the parameter `{name}` is in `{other}`, which is no place of a request"
+                ));
+            }
         };
         let new = Declared { at, name, location, is_form_field };
         let same = list.iter_mut().find(|d| {
-            d.location == location && d.is_form_field == is_form_field && (d.name == name || location == Location::Header && d.name.eq_ignore_ascii_case(name))
+            d.location == location
+                && d.is_form_field == is_form_field
+                && (d.name == name || location == Location::Header && d.name.eq_ignore_ascii_case(name))
         });
         match same {
             Some(old) => *old = new,
@@ -124,7 +131,8 @@ impl<'d> Declared<'d> {
 
 /// `style` and `explode`, with the defaults of the place.
 pub(super) fn style(at: At<'_>, location: Location) -> (Style, bool) {
-    let default = if matches!(location, Location::Path | Location::Header) { Style::Simple } else { Style::Form };
+    let default =
+        if matches!(location, Location::Path | Location::Header) { Style::Simple } else { Style::Form };
     let style = match (at.text("style"), location) {
         (Some("label"), Location::Path) => Style::Label,
         (Some("matrix"), Location::Path) => Style::Matrix,
@@ -139,7 +147,8 @@ pub(super) fn style(at: At<'_>, location: Location) -> (Style, bool) {
 
 /// Swagger 2's `collectionFormat`, at the parameter or at its items.
 pub(super) fn collection_format(at: At<'_>, location: Location) -> (Style, bool) {
-    let plain = if matches!(location, Location::Path | Location::Header) { Style::Simple } else { Style::Form };
+    let plain =
+        if matches!(location, Location::Path | Location::Header) { Style::Simple } else { Style::Form };
     match at.text("collectionFormat") {
         Some("multi") => (Style::Form, true),
         Some("ssv") => (Style::Space, false),

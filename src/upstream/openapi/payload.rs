@@ -38,7 +38,8 @@ pub(super) fn plan<'d>(
         return Ok(swagger2(converter, operation, declared, arguments));
     }
     let Some(body) = operation.get("requestBody") else { return Ok(None) };
-    let (body, _) = converter.documents.resolve(body).map_err(|why| format!("the body is not known: {why}"))?;
+    let (body, _) =
+        converter.documents.resolve(body).map_err(|why| format!("the body is not known: {why}"))?;
     let media = body.members("content").min_by_key(|(kind, media)| rank(kind, *media));
     let Some((media_type, entry)) = media else { return Ok(None) };
     let schema = entry.get("schema");
@@ -74,7 +75,9 @@ fn media_of(converter: &Converter<'_>, kind: &str, schema: Option<At<'_>>) -> Me
         k if is_json(k) => Media::Json(k.into()),
         "application/x-www-form-urlencoded" => Media::Form,
         k if k.starts_with("multipart/") => Media::Multipart,
-        "*/*" | "application/*" if !is_text_or_file(converter, schema) => Media::Json("application/json".into()),
+        "*/*" | "application/*" if !is_text_or_file(converter, schema) => {
+            Media::Json("application/json".into())
+        }
         "text/*" => Media::Raw("text/plain".into()),
         k if k.contains('*') => Media::Raw("application/octet-stream".into()),
         k => Media::Raw(k.into()),
@@ -160,12 +163,7 @@ impl<'d> Described<'d> {
         }
     }
 
-    fn members(
-        self,
-        converter: &mut Converter<'d>,
-        merged: &Merged<'d>,
-        arguments: &mut Arguments,
-    ) -> Body {
+    fn members(self, converter: &mut Converter<'d>, merged: &Merged<'d>, arguments: &mut Arguments) -> Body {
         let mut fields = Vec::new();
         let mut renamed = false;
         let mut known: Vec<&str> = Vec::new();
@@ -189,7 +187,12 @@ impl<'d> Described<'d> {
         // A required member that is described nowhere still has to be sent.
         for name in merged.required.iter().filter(|n| !known.contains(n)) {
             let argument = arguments.add(name, Location::Body, json!({}), self.required);
-            fields.push(Field { argument: argument.into(), name: (*name).into(), required: true, coding: Coding::Auto });
+            fields.push(Field {
+                argument: argument.into(),
+                name: (*name).into(),
+                required: true,
+                coding: Coding::Auto,
+            });
         }
         let open = merged.additional.is_some_and(|a| a.value != &Value::Bool(false));
         if open {
@@ -203,7 +206,11 @@ impl<'d> Described<'d> {
                 }
             }
         }
-        Body { required: self.required, media: self.media, shape: Shape::Members { fields: fields.into(), open } }
+        Body {
+            required: self.required,
+            media: self.media,
+            shape: Shape::Members { fields: fields.into(), open },
+        }
     }
 
     /// How a member is written in a form or as a part.
@@ -212,7 +219,8 @@ impl<'d> Described<'d> {
             return Coding::Auto;
         }
         let encoding = self.encoding.and_then(|e| e.get(name));
-        let kind = encoding.and_then(|e| e.text("contentType")).map(|k| k.split(',').next().unwrap_or(k).trim());
+        let kind =
+            encoding.and_then(|e| e.text("contentType")).map(|k| k.split(',').next().unwrap_or(k).trim());
         let kind = kind.filter(|k| !k.contains('*'));
         if self.media == Media::Multipart && places.iter().any(|p| is_file(converter, *p)) {
             return Coding::File(kind.map(Into::into));
@@ -271,7 +279,8 @@ impl<'d> Described<'d> {
         let textual = ["text/", "xml", "yaml", "csv", "json", "javascript", "graphql", "sql", "html"]
             .iter()
             .any(|k| kind.contains(k));
-        let (name, bytes_name) = if arguments.names.is_free("body") && arguments.names.is_free("body_base64") {
+        let (name, bytes_name) = if arguments.names.is_free("body") && arguments.names.is_free("body_base64")
+        {
             ("body", "body_base64")
         } else {
             ("request_body", "request_body_base64")
@@ -293,7 +302,11 @@ impl<'d> Described<'d> {
             }
             base64 = Some(given.into());
         }
-        Body { required: self.required, media: self.media, shape: Shape::Raw { text: Some(text.into()), base64 } }
+        Body {
+            required: self.required,
+            media: self.media,
+            shape: Shape::Raw { text: Some(text.into()), base64 },
+        }
     }
 }
 
@@ -309,9 +322,7 @@ fn is_flat(merged: &Merged<'_>) -> bool {
             key => is_annotation(key),
         })
     });
-    says_only_members
-        && merged.rest.is_empty()
-        && (1..=FLAT_MEMBERS_MAX).contains(&merged.properties.len())
+    says_only_members && merged.rest.is_empty() && (1..=FLAT_MEMBERS_MAX).contains(&merged.properties.len())
 }
 
 /// A choice that only tells which members are required.

@@ -24,7 +24,11 @@ impl CredentialPlace {
     /// Whether a parameter of a request stands at this place.
     pub fn is(&self, location: Location, name: &str) -> bool {
         self.location == location
-            && if location == Location::Header { self.name.eq_ignore_ascii_case(name) } else { self.name == name }
+            && if location == Location::Header {
+                self.name.eq_ignore_ascii_case(name)
+            } else {
+                self.name == name
+            }
     }
 }
 
@@ -109,8 +113,11 @@ fn kind(at: At<'_>) -> Option<SchemeKind> {
 }
 
 fn oauth2(at: At<'_>) -> SchemeKind {
-    let flows: Vec<At<'_>> =
-        if at.get("flows").is_some() { at.members("flows").map(|(_, flow)| flow).collect() } else { vec![at] };
+    let flows: Vec<At<'_>> = if at.get("flows").is_some() {
+        at.members("flows").map(|(_, flow)| flow).collect()
+    } else {
+        vec![at]
+    };
     let mut scopes: Vec<String> =
         flows.iter().flat_map(|f| f.members("scopes")).map(|(name, _)| name.to_owned()).collect();
     scopes.sort_unstable();

@@ -18,7 +18,7 @@ pub(super) enum Address {
 /// The document's own address.
 pub(super) fn of_document(documents: &Documents) -> Option<Address> {
     let root = documents.root();
-    if documents.version == Version::Swagger2 { swagger2(root) } else { of(root) }
+    if documents.version == Version::Swagger2 { Some(swagger2(root)) } else { of(root) }
 }
 
 /// The address that `servers` names here, if it stands here: the first usable one.
@@ -45,7 +45,9 @@ fn expand(server: At<'_>) -> Option<String> {
 fn parse(url: &str) -> Address {
     // A scheme-relative one is asked for over TLS.
     let text = if url.starts_with("//") { format!("https:{url}") } else { url.trim().to_owned() };
-    let usable = |u: &Url| matches!(u.scheme(), "http" | "https") && u.has_host() && !text.contains(['{', '}', '<', '>']);
+    let usable = |u: &Url| {
+        matches!(u.scheme(), "http" | "https") && u.has_host() && !text.contains(['{', '}', '<', '>'])
+    };
     match Url::parse(&text) {
         Ok(parsed) if usable(&parsed) => Address::Absolute(parsed),
         Ok(_) => Address::Unusable(text),
@@ -56,14 +58,14 @@ fn parse(url: &str) -> Address {
     }
 }
 
-fn swagger2(root: At<'_>) -> Option<Address> {
+fn swagger2(root: At<'_>) -> Address {
     let base = root.text("basePath").unwrap_or("/");
     let Some(host) = root.text("host").filter(|h| !h.is_empty()) else {
-        return Some(Address::Relative(base.to_owned()));
+        return Address::Relative(base.to_owned());
     };
     let schemes: Vec<&str> = root.items("schemes").filter_map(|s| s.value.as_str()).collect();
     let scheme = if schemes.contains(&"https") || !schemes.contains(&"http") { "https" } else { "http" };
-    Some(parse(&format!("{scheme}://{host}/{}", base.trim_start_matches('/'))))
+    parse(&format!("{scheme}://{host}/{}", base.trim_start_matches('/')))
 }
 
 #[cfg(test)]
@@ -88,7 +90,10 @@ mod tests {
         assert_eq!(v3("[{url: /api}, {url: 'http://h/x'}]").unwrap(), "http://h/x");
         assert_eq!(v3("[{url: '//kubernetes.local'}]").unwrap(), "https://kubernetes.local/");
         assert_eq!(v3("[{url: '<local-ip>'}]").unwrap(), "unusable <local-ip>");
-        assert_eq!(v3("[{url: 'https://{tenant}.example.com'}]").unwrap(), "unusable https://{tenant}.example.com");
+        assert_eq!(
+            v3("[{url: 'https://{tenant}.example.com'}]").unwrap(),
+            "unusable https://{tenant}.example.com"
+        );
         assert_eq!(v3("[]"), None);
     }
 

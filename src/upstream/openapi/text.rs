@@ -65,7 +65,10 @@ fn without_tags(text: &str) -> String {
         match after.split_once('>').filter(|(tag, _)| opens && tag.len() <= 200 && !tag.contains('<')) {
             Some((tag, tail)) => {
                 let name = tag.trim_start_matches('/');
-                if ["p", "br", "li", "div", "ul", "tr"].iter().any(|b| name.trim_end_matches('/').trim() == *b) {
+                if ["p", "br", "li", "div", "ul", "tr"]
+                    .iter()
+                    .any(|b| name.trim_end_matches('/').trim() == *b)
+                {
                     out.push('\n');
                 }
                 rest = tail;
@@ -107,7 +110,10 @@ mod tests {
 
     #[test]
     fn markup_goes_and_text_stays() {
-        assert_eq!(clean("<p>One <b>two</b>\u{7}</p>\r\n\r\n\r\nthree  a &lt; b", 100), "One two\n\nthree a < b");
+        assert_eq!(
+            clean("<p>One <b>two</b>\u{7}</p>\r\n\r\n\r\nthree  a &lt; b", 100),
+            "One two\n\nthree a < b"
+        );
         assert_eq!(clean("if a < b and c > d", 100), "if a < b and c > d");
     }
 
