@@ -14,11 +14,13 @@
     reason = "a measuring program, not the server"
 )]
 
+mod support;
+
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -28,8 +30,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use support::{Client, Killed, home, start_docent};
 
 const ROUNDS: usize = 5;
 const CALLS: usize = 4_000;
@@ -87,85 +91,6 @@ async fn answer(State(count): State<Arc<AtomicU64>>, body: Bytes) -> Response {
     headers.insert("content-type", "application/json".parse().unwrap());
     headers.insert("mcp-session-id", "lean".parse().unwrap());
     (headers, answer).into_response()
-}
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
-
-/// One keep-alive HTTP/1.1 connection that posts JSON and reads JSON.
-struct Client {
-    stream: TcpStream,
-    address: String,
-    headers: String,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    async fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            address: address.to_owned(),
-            headers: String::new(),
-            buffer: Vec::with_capacity(16_384),
-        }
-    }
-
-    async fn post(&mut self, body: &str) -> (String, String) {
-        let request = format!(
-            "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{}content-length: {}\r\n\r\n{body}",
-            self.address,
-            self.headers,
-            body.len()
-        );
-        self.stream.write_all(request.as_bytes()).await.unwrap();
-        self.read().await
-    }
-
-    async fn read(&mut self) -> (String, String) {
-        self.buffer.clear();
-        let mut chunk = vec![0u8; 16_384];
-        loop {
-            if let Some(end) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(&self.buffer[..end]).to_lowercase();
-                let length = header(&head, "content-length").map_or(0, |l| l.parse().unwrap());
-                while self.buffer.len() < end + 4 + length {
-                    let n = self.stream.read(&mut chunk).await.unwrap();
-                    assert!(n > 0, "the server closed the connection");
-                    self.buffer.extend_from_slice(&chunk[..n]);
-                }
-                return (head, String::from_utf8_lossy(&self.buffer[end + 4..]).into_owned());
-            }
-            let n = self.stream.read(&mut chunk).await.unwrap();
-            assert!(n > 0, "the server closed the connection");
-            self.buffer.extend_from_slice(&chunk[..n]);
-        }
-    }
-
-    async fn open_session(&mut self) {
-        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
-            "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}});
-        let (head, _) = self.post(&hello.to_string()).await;
-        let session = header(&head, "mcp-session-id").unwrap();
-        self.headers = format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
-        self.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-    }
-
-    fn stateless(&mut self, tool: &str) {
-        self.headers =
-            format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
-    }
-}
-
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "))
 }
 
 fn call_body(tool: &str, text: &str, stateless: bool) -> String {
@@ -241,41 +166,11 @@ fn start_upstream() -> (Killed, String) {
 }
 
 fn home_for(upstream: &str) -> tempfile::TempDir {
-    let home = tempfile::tempdir().unwrap();
-    for (name, text) in [
+    home(&[
         ("docent.toml", "[upstreams]\nenabled = [\"lean\"]\n".to_owned()),
         ("policies/all.rhai", "fn rules(p) { p.allow(); }\n".to_owned()),
         ("scripts/lean/upstream.toml", format!("kind = \"mcp\"\nurl = \"http://{upstream}/mcp\"\n")),
-    ] {
-        let path = home.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    home
-}
-
-async fn start_docent(upstream: &str) -> (Killed, String, tempfile::TempDir) {
-    let home = home_for(upstream);
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_docent"));
-    command
-        .args(["serve", "--listen", &address, "--home"])
-        .arg(home.path())
-        .arg("--data")
-        .arg(home.path().join("data"));
-    let child = Killed(command.stderr(Stdio::null()).spawn().unwrap());
-    for _ in 0..100 {
-        if TcpStream::connect(&address).await.is_ok() {
-            let mut client = Client::connect(&address).await;
-            client.open_session().await;
-            let (_, listed) = client.post(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#).await;
-            if listed.contains("lean_echo") {
-                return (child, address, home);
-            }
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("docent did not list the upstream's tool in 10 s");
+    ])
 }
 
 fn at(sorted: &[u64], share: usize) -> u64 {
@@ -284,7 +179,8 @@ fn at(sorted: &[u64], share: usize) -> u64 {
 
 async fn compare() {
     let (_upstream, direct) = start_upstream();
-    let (_docent, through, _home) = start_docent(&direct).await;
+    let home = home_for(&direct);
+    let (_docent, through) = start_docent(home.path(), "lean_echo").await;
     println!(
         "| clients | wire | direct p50 / p99 µs | through docent p50 / p99 µs | ratio of p50 | upstream requests per call |"
     );
