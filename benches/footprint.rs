@@ -6,10 +6,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::as_conversions,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    clippy::cast_precision_loss,
     reason = "a measuring program, not the server"
 )]
 

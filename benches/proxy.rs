@@ -123,7 +123,8 @@ async fn one_client(address: String, tool: String, calls: usize, stateless: bool
     let text = "docent ".repeat(292);
     let mut client = Client::connect(&address).await;
     if stateless {
-        client.stateless(&tool);
+        client.headers =
+            format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
     } else {
         client.open_session().await;
     }

@@ -78,11 +78,6 @@ impl Client {
         self.headers = format!("mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n");
         self.post(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     }
-
-    fn stateless(&mut self, tool: &str) {
-        self.headers =
-            format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
-    }
 }
 
 /// A header of a lower-case head.
