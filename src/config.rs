@@ -65,8 +65,10 @@ pub fn load(dir: &Path, resolver: &Resolver) -> Loaded {
     for message in std::iter::once(read.settings.listen.check(&home.callers)).filter_map(Result::err) {
         diagnostics.push(open_to_others(&main, message, read.listen_place));
     }
-    home.packs = upstreams::packs(&files, &main, read.enabled, resolver, &home.settings, &mut diagnostics);
     home.library = files.all("scripts/lib", ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics);
+    let (enabled, library) = (read.enabled, home.library.as_slice());
+    home.packs =
+        upstreams::packs(&files, &main, enabled, library, resolver, &home.settings, &mut diagnostics);
     home.policies = files.all("policies", ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics);
     report_strays(&files, &mut diagnostics);
     home.ranking = files.optional("index/ranking.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);

@@ -10,6 +10,7 @@ mod command;
 pub mod config;
 mod fault;
 mod http;
+mod mcp;
 pub mod openapi;
 mod process;
 mod registry;
@@ -33,6 +34,7 @@ pub fn connect(config: &UpstreamConfig, clock: Clock) -> Arc<dyn Upstream> {
         KindConfig::Http(target) => Arc::new(http::HttpUpstream::new(config, target, None, clock)),
         KindConfig::Catalog(source) => Arc::new(catalog::CatalogUpstream::new(config, source)),
         KindConfig::Command(defaults) => Arc::new(command::Commands::new(config, defaults)),
+        KindConfig::Mcp(source) => Arc::new(mcp::McpUpstream::new(config, source, clock)),
         KindConfig::Script => Arc::new(bare::Definitions::new(config)),
         _ => Arc::new(bare::Definitions::new(config)),
     }

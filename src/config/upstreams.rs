@@ -1,9 +1,11 @@
 //! `[upstreams].enabled` and the packs it names.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostics, SourceFile, did_you_mean};
 use crate::limits::{HOME_FILE_BYTES_MAX, SCRIPT_BYTES_MAX};
+use crate::projection::PackSources;
 use crate::secret::Resolver;
 use crate::settings::Located;
 use crate::snapshot::{Pack, ServerSettings};
@@ -20,6 +22,7 @@ pub(super) fn packs(
     files: &Files<'_>,
     main: &SourceFile,
     enabled: Vec<Located<String>>,
+    library: &[SourceFile],
     resolver: &Resolver,
     settings: &ServerSettings,
     diagnostics: &mut Diagnostics,
@@ -39,7 +42,7 @@ pub(super) fn packs(
                 .push(main.error_at("duplicate-name", name.offset, message).help("remove one of them"));
         }
     }
-    wanted.keys().filter_map(|name| pack(files, name, resolver, settings, diagnostics)).collect()
+    wanted.keys().filter_map(|name| pack(files, name, library, resolver, settings, diagnostics)).collect()
 }
 
 fn unknown_pack(
@@ -60,6 +63,7 @@ fn unknown_pack(
 fn pack(
     files: &Files<'_>,
     name: &str,
+    library: &[SourceFile],
     resolver: &Resolver,
     settings: &ServerSettings,
     diagnostics: &mut Diagnostics,
@@ -68,7 +72,15 @@ fn pack(
     let file = files.optional(&format!("{folder}/{PACK_FILE}"), HOME_FILE_BYTES_MAX, diagnostics)?;
     let scripts = files.all(&folder, ".rhai", SCRIPT_BYTES_MAX, diagnostics);
     let schemas = files.all(&format!("{folder}/schemas"), ".json", HOME_FILE_BYTES_MAX, diagnostics);
-    let config = UpstreamConfig::read(&file, &files.path(&folder), resolver, diagnostics)?;
+    let name_of = |f: &SourceFile| f.name.rsplit('/').next().unwrap_or_default().to_owned();
+    let sources = Arc::new(PackSources {
+        scripts: scripts.iter().map(|s| (name_of(s), s.clone())).collect(),
+        schemas: schemas.clone(),
+        library: library.to_vec(),
+    });
+    let folder = files.path(&folder);
+    let mut config = UpstreamConfig::read(&file, &folder, resolver, &sources, diagnostics)?;
+    config.read_bytes.get_or_insert(settings.budgets.upstream_read_bytes);
     check_tiers(&config, &settings.tiers, diagnostics);
     Some(Pack { id: config.id.clone(), config, scripts, schemas })
 }

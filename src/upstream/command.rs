@@ -107,7 +107,7 @@ impl Commands {
             deadline: call.deadline,
             cancel: &call.cancel,
             read_only: call.read_only,
-            bytes: self.config.read_bytes,
+            bytes: self.config.read_bytes(),
         };
         let ended = run::run(group, input, &limits).await?;
         drop(slot);
@@ -163,17 +163,17 @@ impl Commands {
         }
         if ended.cut {
             if program.tool.output != CommandOutput::Text {
-                return Err(UpstreamError::too_large(self.config.id.as_str(), self.config.read_bytes));
+                return Err(UpstreamError::too_large(self.config.id.as_str(), self.config.read_bytes()));
             }
             warnings.push(format!(
                 "the output was cut at {} bytes and the program ended",
-                self.config.read_bytes
+                self.config.read_bytes()
             ));
         }
         let code = ended.code.unwrap_or(0).to_string();
         let headers = vec![("exit-code".to_owned(), code)];
         let body = match (output, program.tool.output) {
-            (Some(folder), _) => folder.collect(self.config.read_bytes, &ended.stdout, &mut warnings)?,
+            (Some(folder), _) => folder.collect(self.config.read_bytes(), &ended.stdout, &mut warnings)?,
             (None, CommandOutput::Json) => {
                 ReplyBody::Bytes { media_type: "application/json".to_owned(), bytes: ended.stdout.into() }
             }

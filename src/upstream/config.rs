@@ -24,6 +24,7 @@ pub use tool::{CommandOutput, CommandTool, ToolConfig};
 use crate::diagnostic::{Diagnostics, SourceFile};
 use crate::id::{Scope, ToolId, UpstreamId};
 use crate::limits;
+use crate::projection::PackSources;
 use crate::secret::{Resolver, Secret};
 use crate::settings::{self, Located, Section};
 
@@ -71,8 +72,9 @@ pub struct UpstreamConfig {
     pub timeout: Duration,
     /// Calls at once.
     pub concurrency: usize,
-    /// Bytes read of one reply.
-    pub read_bytes: usize,
+    /// Bytes read of one reply; `None` takes [`limits::UPSTREAM_READ_BYTES`] or the server's own budget, which
+    /// `config` fills in.
+    pub read_bytes: Option<usize>,
     /// Whether definitions are pinned.
     pub pin: Pin,
     /// The credentials of HTTP kinds.
@@ -87,11 +89,13 @@ pub struct UpstreamConfig {
 
 impl UpstreamConfig {
     /// Reads a pack's `upstream.toml`. `dir` is the pack's folder, whose name is the upstream's id.
+    /// `pack` are the folder's scripts and schemas, for what shapes requests and results.
     /// `None` where the mistakes leave nothing to connect to; every mistake is in `diagnostics`.
     pub fn read(
         file: &SourceFile,
         dir: &Path,
         resolver: &Resolver,
+        pack: &Arc<PackSources>,
         diagnostics: &mut Diagnostics,
     ) -> Option<Self> {
         settings::read(file, diagnostics, |root| {
@@ -103,7 +107,8 @@ impl UpstreamConfig {
                     None
                 }
             };
-            let mut reader = Reader { dir, resolver, secrets: Vec::new(), files: blake3::Hasher::new() };
+            let mut reader =
+                Reader { dir, resolver, pack, secrets: Vec::new(), files: blake3::Hasher::new() };
             Self::read_root(root, id, file, &mut reader)
         })
     }
@@ -143,7 +148,7 @@ impl UpstreamConfig {
             defaults,
             timeout: timeout.unwrap_or(limits::UPSTREAM_TIMEOUT),
             concurrency: concurrency.unwrap_or(limits::UPSTREAM_CONCURRENCY),
-            read_bytes: read_bytes.unwrap_or(limits::UPSTREAM_READ_BYTES),
+            read_bytes,
             pin,
             auth,
             tools,
@@ -159,7 +164,24 @@ impl UpstreamConfig {
         self.id == other.id
             && self.dir == other.dir
             && self.digest == other.digest
+            && self.read_bytes == other.read_bytes
             && self.secrets == other.secrets
+    }
+
+    /// Bytes read of one reply.
+    pub fn read_bytes(&self) -> usize {
+        self.read_bytes.unwrap_or(limits::UPSTREAM_READ_BYTES)
+    }
+
+    /// What is said of a tool, by its id or by its name at the upstream.
+    pub fn own(&self, id: &ToolId, name: &str) -> Option<&ToolConfig> {
+        let changed = self.overrides.get(id.as_str()).or_else(|| self.overrides.get(name));
+        changed.or_else(|| self.tools.iter().find(|t| &*t.name == name))
+    }
+
+    /// Whether any tool has request or result shaping.
+    pub(super) fn shapes(&self) -> bool {
+        self.tools.iter().chain(self.overrides.values()).any(|t| t.projection.is_some())
     }
 
     /// How often the tools of an MCP server are listed again; `None` for kinds that only change with the home.
@@ -255,6 +277,7 @@ fn report_misplaced(root: &Section, kind: &KindConfig, tools: &[ToolConfig], aut
 struct Reader<'a> {
     dir: &'a Path,
     resolver: &'a Resolver,
+    pack: &'a Arc<PackSources>,
     secrets: Vec<Secret>,
     files: blake3::Hasher,
 }

@@ -15,7 +15,7 @@ use reqwest::{Method, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use adapter::HttpUpstream;
-use credentials::Credentials;
+pub(super) use credentials::Credentials;
 
 use super::config::{AuthConfig, HttpTarget};
 use super::{ErrorSource, Retry, UpstreamError};
@@ -285,7 +285,7 @@ impl HttpClient {
 }
 
 /// An error with its causes, for the log.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -297,7 +297,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// A header by typed API: CR, LF and other controls are refused, and what only docent may set.
-fn header(name: &str, value: &str, own: bool) -> Result<(HeaderName, HeaderValue), String> {
+pub(super) fn header(name: &str, value: &str, own: bool) -> Result<(HeaderName, HeaderValue), String> {
     let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_ignored| {
         format!("`{}` is not a header name", json::cut(&name.escape_debug().to_string(), 60))
     })?;

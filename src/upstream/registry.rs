@@ -27,7 +27,8 @@ use remembered::Store;
 struct Entry {
     config: UpstreamConfig,
     adapter: Arc<dyn Upstream>,
-    known: Mutex<Known>,
+    /// Shared by the entries of all generations that use this adapter.
+    known: Arc<Mutex<Known>>,
 }
 
 #[derive(Default)]
@@ -41,6 +42,21 @@ struct Known {
 }
 
 impl Entry {
+    /// What the adapter last brought, shaped as this generation's scripts say: a script may have changed
+    /// while the adapter stayed.
+    fn discovery(&self) -> Option<Arc<Discovery>> {
+        let found = self.known().discovery.clone()?;
+        if !self.config.shapes() {
+            return Some(found);
+        }
+        let mut bound = found.as_ref().clone();
+        for tool in &mut bound.tools {
+            let own = self.config.own(&tool.tool.id, &tool.tool.name);
+            tool.projection = own.and_then(|o| o.projection.clone());
+        }
+        Some(Arc::new(bound))
+    }
+
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,8 +85,7 @@ impl UpstreamSet {
 
     /// What each upstream last brought, this time or, for MCP servers, in an earlier run.
     pub fn discoveries(&self) -> BTreeMap<UpstreamId, Arc<Discovery>> {
-        let known = |e: &Arc<Entry>| e.known().discovery.clone();
-        self.0.iter().filter_map(|(id, e)| Some((id.clone(), known(e)?))).collect()
+        self.0.iter().filter_map(|(id, e)| Some((id.clone(), e.discovery()?))).collect()
     }
 
     /// What is known of every upstream, in id order.
@@ -120,8 +135,13 @@ impl Registry {
         let mut set = BTreeMap::new();
         for config in configs {
             let kept = old.0.get(&config.id).filter(|e| e.config.same_as(&config));
-            let entry = kept.map_or_else(|| Arc::new(self.entry(config.clone())), Arc::clone);
-            set.insert(config.id, entry);
+            let entry = match kept {
+                Some(old) => {
+                    Entry { config, adapter: Arc::clone(&old.adapter), known: Arc::clone(&old.known) }
+                }
+                None => self.entry(config),
+            };
+            set.insert(entry.config.id.clone(), Arc::new(entry));
         }
         UpstreamSet(Arc::new(set))
     }
@@ -129,7 +149,7 @@ impl Registry {
     fn entry(&self, config: UpstreamConfig) -> Entry {
         let discovery = self.store.as_ref().and_then(|s| s.recall(&config)).map(Arc::new);
         let known = Known { discovery, ..Known::default() };
-        Entry { adapter: connect(&config, self.clock.clone()), config, known: Mutex::new(known) }
+        Entry { adapter: connect(&config, self.clock.clone()), config, known: Arc::new(Mutex::new(known)) }
     }
 
     /// Makes a staged set the current one. Adapters that fell out are closed once the last call of an older

@@ -138,6 +138,7 @@ impl ToolConfig {
         self.deprecated = section.section("deprecated").map(|mut s| deprecation(&mut s));
         self.timeout = section.integer("timeout_ms", 1..=3_600_000).map(Duration::from_millis);
         self.wait = section.integer("wait_seconds", 0..=300).map(Duration::from_secs);
+        self.projection = ProjectionSpec::read(section, reader.pack).map(Arc::new);
         self.dedup = section.section("dedup").map(|mut s| Arc::from(s.required_string("reason").value));
     }
 

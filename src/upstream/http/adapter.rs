@@ -46,7 +46,7 @@ impl HttpUpstream {
     ) -> Self {
         let id = config.id.as_str();
         Self {
-            client: HttpClient::new(id, target, &config.auth, config.read_bytes, clock),
+            client: HttpClient::new(id, target, &config.auth, config.read_bytes(), clock),
             slots: Semaphore::new(config.concurrency),
             config: config.clone(),
             operations,

@@ -44,6 +44,11 @@ impl Credentials {
         Self { config: config.clone(), client, clock, token: Mutex::new(None) }
     }
 
+    /// Credentials of a kind that has its own connections; only tokens are fetched with this client.
+    pub(in crate::upstream) fn for_pool(config: &AuthConfig, clock: Clock) -> Self {
+        Self::new(config, super::build_client(), clock)
+    }
+
     pub(in crate::upstream) fn is_none(&self) -> bool {
         self.config.is_none()
     }

@@ -1,0 +1,341 @@
+//! Kind `mcp`: a small MCP client of our own.
+//!
+//! rmcp's typed client gives up a whole list for one malformed tool and a whole call for one unknown content
+//! block, and adds two task hops to each call (measured in `benches/README.md`); here every part is taken as
+//! it comes and passed on as raw JSON. Both wires, HTTP and stdio.
+
+mod conn;
+mod headers;
+mod http;
+mod list;
+mod rpc;
+mod sse;
+mod stdio;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use hyper::header::{HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use super::config::{McpSource, McpTransport, UpstreamConfig};
+use super::{
+    Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError, UpstreamState,
+    UpstreamStatus,
+};
+use crate::call::{McpReply, ReplyBody, UpstreamReply, UpstreamRequest};
+use crate::clock::Clock;
+use crate::id::UpstreamId;
+use crate::json;
+use crate::limits;
+use headers::HeaderMark;
+use rpc::{Fault, Outgoing};
+
+/// One request with what bounds its answer.
+struct Asked<'a> {
+    out: Outgoing<'a>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    max: usize,
+    progress: Option<&'a ProgressSink>,
+    read_only: bool,
+}
+
+/// Where a request stands, for telling whether it was sent when its caller gives up.
+#[derive(Debug, Default)]
+struct Track {
+    id: AtomicU64,
+    cancellable: AtomicBool,
+}
+
+impl Track {
+    fn begin(&self, id: u64, cancellable: bool) {
+        self.id.store(id, Ordering::Relaxed);
+        self.cancellable.store(cancellable, Ordering::Relaxed);
+    }
+
+    fn sent(&self) -> bool {
+        self.id.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Link {
+    Http(Arc<http::HttpLink>),
+    Stdio(Arc<stdio::StdioLink>),
+    /// The configuration cannot be connected to, for this reason.
+    Broken(Arc<str>),
+}
+
+impl Link {
+    async fn request(&self, asked: &Asked<'_>, track: &Track) -> Result<Box<RawValue>, Fault> {
+        match self {
+            Self::Http(link) => link.request(asked, track).await,
+            Self::Stdio(link) => link.request(asked, track).await,
+            Self::Broken(why) => Err(UpstreamError::internal(&**why).into()),
+        }
+    }
+
+    fn cancel(&self, track: &Track) {
+        if !track.sent() || !track.cancellable.load(Ordering::Relaxed) {
+            return;
+        }
+        let id = track.id.load(Ordering::Relaxed);
+        match self {
+            Self::Http(link) => {
+                let link = Arc::clone(link);
+                tokio::spawn(async move {
+                    drop(tokio::time::timeout(limits::CONNECT_TIMEOUT, link.cancel(id)).await);
+                });
+            }
+            Self::Stdio(link) => link.cancel(id),
+            Self::Broken(_) => {}
+        }
+    }
+}
+
+/// An MCP server.
+#[derive(Debug)]
+pub(super) struct McpUpstream {
+    config: UpstreamConfig,
+    link: Link,
+    changed: Arc<AtomicBool>,
+    marks: ArcSwap<HashMap<Arc<str>, Vec<HeaderMark>>>,
+    slots: Semaphore,
+    last_failure: Mutex<Option<String>>,
+    answered: AtomicBool,
+}
+
+impl McpUpstream {
+    pub(super) fn new(config: &UpstreamConfig, source: &McpSource, clock: Clock) -> Self {
+        let changed = Arc::new(AtomicBool::new(false));
+        let link = match &source.transport {
+            McpTransport::Http(target) => {
+                let made = http::HttpLink::new(config, target, source.era, Arc::clone(&changed), clock);
+                made.map_or_else(|why| Link::Broken(Arc::from(why)), |l| Link::Http(Arc::new(l)))
+            }
+            McpTransport::Stdio(defaults) => {
+                let spoken = (source.era, source.idle);
+                let made = stdio::StdioLink::new(config, defaults, spoken, Arc::clone(&changed), clock);
+                Link::Stdio(Arc::new(made))
+            }
+        };
+        Self {
+            slots: Semaphore::new(config.concurrency),
+            config: config.clone(),
+            link,
+            changed,
+            marks: ArcSwap::default(),
+            last_failure: Mutex::new(None),
+            answered: AtomicBool::new(false),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.config.id.as_str()
+    }
+
+    async fn list(&self) -> Result<Discovery, UpstreamError> {
+        self.changed.store(false, Ordering::Relaxed);
+        let marked = matches!(self.link, Link::Http(_));
+        let mut found = list::Collector::new(&self.config, marked);
+        let mut cursor: Option<String> = None;
+        let mut seen = HashSet::new();
+        for page in 0.. {
+            let params = cursor.as_ref().map(|c| format!(r#""cursor":{}"#, json::to_text(c)));
+            let out = Outgoing {
+                method: "tools/list",
+                params: params.as_deref().unwrap_or_default(),
+                name: None,
+                progress: false,
+            };
+            let max = limits::DISCOVERY_PAGE_BYTES_MAX;
+            let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
+            let next = match self.link.request(&asked, &Track::default()).await {
+                Ok(result) => found.page(&result),
+                // A server without tools may not know the method at all.
+                Err(Fault::Rpc(e)) if page == 0 && e.code == -32601 => None,
+                Err(fault) if page == 0 => {
+                    let error = fault.into_error(self.name());
+                    self.note(Some(&error));
+                    return Err(error);
+                }
+                Err(fault) => {
+                    let why = fault.into_error(self.name()).message;
+                    found.incomplete(format!("page {} of its list failed: {why}", page + 1));
+                    None
+                }
+            };
+            let Some(next) = next else { break };
+            if !seen.insert(next.clone()) {
+                found.incomplete("its list repeats a cursor, so it would never end");
+                break;
+            }
+            if page + 1 >= limits::LIST_PAGES_MAX {
+                found.incomplete(format!("its list has more than {} pages", limits::LIST_PAGES_MAX));
+                break;
+            }
+            cursor = Some(next);
+        }
+        self.note(None);
+        let (discovery, marks) = found.finish();
+        self.marks.store(Arc::new(marks));
+        Ok(discovery)
+    }
+
+    async fn call(&self, call: Invocation<'_>) -> Result<UpstreamReply, UpstreamError> {
+        let UpstreamRequest::Arguments(arguments) = &call.request else {
+            return Err(UpstreamError::internal("an MCP server takes arguments, not an HTTP request"));
+        };
+        let mut params = String::with_capacity(256);
+        params.push_str(r#""name":"#);
+        params.push_str(&json::to_text(call.name));
+        params.push_str(r#","arguments":"#);
+        params.push_str(&json::to_text(arguments));
+        let out = Outgoing {
+            method: "tools/call",
+            params: &params,
+            name: Some(call.name),
+            progress: call.progress.is_some(),
+        };
+        let marks = self.marks.load();
+        let headers = marks.get(call.name).map(|m| headers::of_call(m, arguments)).unwrap_or_default();
+        let (max, read_only) = (self.config.read_bytes(), call.read_only);
+        let asked = Asked { out, headers, max, progress: call.progress.as_ref(), read_only };
+        let track = Track::default();
+        let asking = async {
+            let _slot = self.slots.acquire().await;
+            self.link.request(&asked, &track).await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = call.cancel.cancelled() => {
+                self.link.cancel(&track);
+                return Err(UpstreamError::cancelled(track.sent(), read_only));
+            }
+            () = tokio::time::sleep_until(call.deadline.into()) => {
+                self.link.cancel(&track);
+                return Err(UpstreamError::timeout(self.name(), track.sent(), read_only));
+            }
+        };
+        let reply = answer.map_err(|f| f.into_error(self.name())).and_then(|r| self.reply(&r));
+        self.note(reply.as_ref().err());
+        reply
+    }
+
+    /// A `CallToolResult`, its blocks as they came.
+    fn reply(&self, result: &RawValue) -> Result<UpstreamReply, UpstreamError> {
+        let malformed = |why: &str| {
+            let message = format!("upstream `{}` answered a result that cannot be read", self.name());
+            UpstreamError::new(ErrorSource::Malformed, Retry::Never, message).detail(&why)
+        };
+        let raw: RawResult<'_> = serde_json::from_str(result.get()).map_err(|e| malformed(&e.to_string()))?;
+        if let Some(kind) = raw.kind.as_str().filter(|k| *k != "complete") {
+            let message = format!(
+                "upstream `{}` answered `{kind}`, which asks for more than docent passes on",
+                self.name()
+            );
+            return Err(UpstreamError::new(ErrorSource::Unsupported, Retry::Never, message));
+        }
+        let mut warnings = Vec::new();
+        let content = match raw.content.map(|c| serde_json::from_str(c.get())) {
+            None => Vec::new(),
+            Some(Ok(blocks)) => blocks,
+            Some(Err(_)) => {
+                warnings.push("the upstream's content was not a list of blocks and was left out".to_owned());
+                Vec::new()
+            }
+        };
+        if content.is_empty() && raw.structured.is_none() && raw.content.is_none() {
+            return Err(malformed("neither content nor structuredContent"));
+        }
+        let is_error = raw.is_error == Value::Bool(true);
+        let owned = |r: Option<&RawValue>| r.map(ToOwned::to_owned);
+        let reply = McpReply { content, structured: owned(raw.structured), is_error, meta: owned(raw.meta) };
+        let status = if is_error { 500 } else { 200 };
+        Ok(UpstreamReply { status, headers: Vec::new(), body: ReplyBody::Mcp(reply), warnings })
+    }
+
+    /// Remembers that the server failed, or that it works. What says nothing of the server changes nothing.
+    fn note(&self, error: Option<&UpstreamError>) {
+        let failure = match error {
+            None => {
+                self.answered.store(true, Ordering::Relaxed);
+                None
+            }
+            Some(e) if matches!(e.source_kind, ErrorSource::Upstream | ErrorSource::Credentials) => {
+                Some(e.message.clone())
+            }
+            Some(_) => return,
+        };
+        let mut last = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != failure {
+            *last = failure;
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RawResult<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+    #[serde(default, rename = "isError")]
+    is_error: Value,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(default, rename = "resultType")]
+    kind: Value,
+}
+
+impl Upstream for McpUpstream {
+    fn id(&self) -> &UpstreamId {
+        &self.config.id
+    }
+
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, UpstreamError>> {
+        Box::pin(self.list())
+    }
+
+    fn invoke<'a>(&'a self, call: Invocation<'a>) -> BoxFuture<'a, Result<UpstreamReply, UpstreamError>> {
+        Box::pin(self.call(call))
+    }
+
+    fn status(&self) -> UpstreamStatus {
+        let note = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = match (&note, self.answered.load(Ordering::Relaxed)) {
+            (Some(_), _) => UpstreamState::Down,
+            (None, true) => UpstreamState::Up,
+            (None, false) => UpstreamState::Unknown,
+        };
+        UpstreamStatus {
+            id: self.config.id.clone(),
+            kind: self.config.kind.word(),
+            state,
+            complete: false,
+            tools: 0,
+            note: note.unwrap_or_default(),
+        }
+    }
+
+    fn list_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            match &self.link {
+                Link::Http(link) => link.close().await,
+                Link::Stdio(link) => link.close().await,
+                Link::Broken(_) => {}
+            }
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! JSON-RPC as an MCP client needs it: requests written as text, messages read without losing what is
+//! unknown.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::json;
+use crate::upstream::{ErrorSource, Retry, UpstreamError, text};
+
+/// The newest revision of the session wire.
+pub(super) const SESSION_VERSION: &str = "2025-11-25";
+/// The revision of the stateless wire.
+pub(super) const STATELESS_VERSION: &str = "2026-07-28";
+/// Characters of an upstream's error message that are shown.
+const MESSAGE_BYTES: usize = 1024;
+
+/// One message of the other side.
+#[derive(Debug, Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow, default)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub(super) params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// An error that the other side answered.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RpcError {
+    pub(super) code: i64,
+    pub(super) message: String,
+    pub(super) data: Value,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The other side answered an error.
+    Rpc(RpcError),
+    /// There was no answer.
+    Upstream(UpstreamError),
+}
+
+impl From<UpstreamError> for Fault {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+impl Fault {
+    /// The error of a call, whose answer it is.
+    pub(super) fn into_error(self, upstream: &str) -> UpstreamError {
+        let error = match self {
+            Self::Upstream(error) => return error,
+            Self::Rpc(error) => error,
+        };
+        let source = match error.code {
+            -32601 => ErrorSource::Unsupported,
+            -32602 => ErrorSource::Caller,
+            _ => ErrorSource::Upstream,
+        };
+        let shown = text::plain(json::cut(&error.message, MESSAGE_BYTES));
+        let message = format!("upstream `{upstream}` refused the call ({}): {shown}", error.code);
+        UpstreamError::new(source, Retry::Never, message)
+    }
+}
+
+impl Message<'_> {
+    /// The messages of a text: one, or those of a batch. A part that is not a message is left out.
+    pub(super) fn all(text: &str) -> Vec<Message<'_>> {
+        if text.trim_ascii_start().starts_with('[') {
+            let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+            return parts.iter().filter_map(|p| serde_json::from_str(p.get()).ok()).collect();
+        }
+        serde_json::from_str(text).into_iter().collect()
+    }
+
+    /// The number of the request that this answers.
+    pub(super) fn answers(&self) -> Option<u64> {
+        if self.method.is_some() {
+            return None;
+        }
+        self.id?.get().trim_matches('"').parse().ok()
+    }
+
+    /// The result or the error of an answer.
+    pub(super) fn outcome(&self) -> Result<Box<RawValue>, RpcError> {
+        if let Some(error) = self.error {
+            return Err(RpcError::read(error));
+        }
+        Ok(self.result.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned))
+    }
+
+    /// The answer to a request of the other side: `ping` is answered, the rest is not offered.
+    pub(super) fn reply(&self) -> Option<String> {
+        let (id, method) = (self.id?, self.method.as_deref()?);
+        Some(if method == "ping" {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        } else {
+            let message = "this client offers no such method";
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"{message}"}}}}"#)
+        })
+    }
+}
+
+impl RpcError {
+    /// Takes any shape that an error comes in.
+    pub(super) fn read(raw: &RawValue) -> Self {
+        let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let message = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
+        Self {
+            code: value.get("code").and_then(Value::as_i64).unwrap_or(-32603),
+            message: message.unwrap_or("no message").to_owned(),
+            data: value.get("data").cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// Progress of a running request.
+#[derive(Debug, Deserialize)]
+pub(super) struct Progress<'a> {
+    #[serde(borrow, rename = "progressToken")]
+    pub(super) token: &'a RawValue,
+    #[serde(rename = "progress")]
+    pub(super) done: f64,
+    #[serde(default)]
+    pub(super) total: Option<f64>,
+    #[serde(borrow, default)]
+    pub(super) message: Option<Cow<'a, str>>,
+}
+
+/// A request's own members; `params` is an object's inside (without braces), without `_meta`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outgoing<'a> {
+    pub(super) method: &'a str,
+    pub(super) params: &'a str,
+    /// `Mcp-Name` of the stateless wire.
+    pub(super) name: Option<&'a str>,
+    /// Whether progress is wanted.
+    pub(super) progress: bool,
+}
+
+/// The members of `_meta` that every request of the stateless wire carries.
+pub(super) fn stateless_meta() -> String {
+    format!(
+        r#""io.modelcontextprotocol/protocolVersion":"{STATELESS_VERSION}","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/clientCapabilities":{{}}"#,
+        client_info()
+    )
+}
+
+/// docent as a client.
+pub(super) fn client_info() -> String {
+    concat!(r#"{"name":"docent","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#).to_owned()
+}
+
+impl Outgoing<'_> {
+    /// The text of the request. `meta` are further members of `_meta`.
+    pub(super) fn text(&self, id: u64, meta: Option<&str>) -> String {
+        let mut out = String::with_capacity(self.params.len() + meta.map_or(0, str::len) + 160);
+        out.push_str(r#"{"jsonrpc":"2.0","id":"#);
+        out.push_str(&id.to_string());
+        out.push_str(r#","method":""#);
+        out.push_str(self.method);
+        out.push_str(r#"","params":{"#);
+        out.push_str(self.params);
+        if meta.is_some() || self.progress {
+            out.push_str(if self.params.is_empty() { r#""_meta":{"# } else { r#","_meta":{"# });
+            if self.progress {
+                out.push_str(r#""progressToken":"#);
+                out.push_str(&id.to_string());
+            }
+            if let Some(meta) = meta {
+                out.push_str(if self.progress { "," } else { "" });
+                out.push_str(meta);
+            }
+            out.push('}');
+        }
+        out.push_str("}}");
+        out
+    }
+}
+
+/// `initialize` of the session wire.
+pub(super) fn initialize_params() -> String {
+    format!(r#""protocolVersion":"{SESSION_VERSION}","capabilities":{{}},"clientInfo":{}"#, client_info())
+}
+
+/// `notifications/cancelled` for a request.
+pub(super) fn cancelled(id: u64) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller gave up"}}}}"#
+    )
+}
+
+/// `notifications/initialized`.
+pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// What a server says of itself on either wire.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ServerFacts {
+    /// The revision that is spoken with it.
+    pub(super) version: String,
+    /// Whether it tells when its tools change.
+    pub(super) tells_changes: bool,
+    /// Whether it has tools at all.
+    pub(super) has_tools: bool,
+}
+
+impl ServerFacts {
+    /// From the result of `initialize` or `server/discover`.
+    pub(super) fn read(result: &RawValue, version: Option<&str>) -> Self {
+        let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+        let tools = value.pointer("/capabilities/tools");
+        let said = value.get("protocolVersion").and_then(Value::as_str).unwrap_or(SESSION_VERSION);
+        Self {
+            version: version.unwrap_or(said).to_owned(),
+            tells_changes: tools.and_then(|t| t.get("listChanged")) == Some(&Value::Bool(true)),
+            has_tools: tools.is_some_and(|t| !t.is_null()),
+        }
+    }
+}
+
+/// Whether a `server/discover` result offers the stateless revision.
+pub(super) fn offers_stateless(result: &RawValue) -> bool {
+    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let versions = value.get("supportedVersions").and_then(Value::as_array);
+    versions.is_some_and(|v| v.iter().any(|v| v.as_str() == Some(STATELESS_VERSION)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_valid_json_with_and_without_meta() {
+        for (params, meta, progress) in [("", None, false), (r#""name":"x""#, Some(stateless_meta()), true)] {
+            let out = Outgoing { method: "tools/call", params, name: None, progress };
+            let value: Value = serde_json::from_str(&out.text(7, meta.as_deref())).unwrap();
+            assert_eq!(value["id"], 7);
+            assert_eq!(
+                value["params"]["_meta"]["progressToken"],
+                if progress { Value::from(7) } else { Value::Null }
+            );
+        }
+        let first: Value = serde_json::from_str(&format!("{{{}}}", initialize_params())).unwrap();
+        assert_eq!(first["clientInfo"]["name"], "docent");
+        assert!(serde_json::from_str::<Value>(&cancelled(3)).is_ok());
+    }
+
+    #[test]
+    fn messages_are_told_apart_and_batches_lose_only_what_is_broken() {
+        let text = r#"[{"id":"4","result":{"a":1}}, 5, {"method":"ping","id":"p1"}, {"id":6,"error":"no"}]"#;
+        let all = Message::all(text);
+        assert_eq!(all.iter().map(Message::answers).collect::<Vec<_>>(), [Some(4), None, Some(6)]);
+        assert_eq!(all[1].reply().unwrap(), r#"{"jsonrpc":"2.0","id":"p1","result":{}}"#);
+        assert_eq!(all[2].outcome().unwrap_err().message, "no");
+        assert!(Message::all("garbage").is_empty());
+    }
+}
