@@ -1,10 +1,35 @@
 //! Authorization: who may see, call, must step up or confirm, and why.
 //!
 //! A pure engine: it decides from the caller's facts, the tool's facts and the arguments, never from a
-//! clock, a socket or a file. There is no error type: a script that faults denies, with a diagnostic.
+//! socket or a file. There is no error type: a script that faults denies, with a diagnostic. Rules of
+//! scripts, tables of docent.toml and functions end in the same votes, counted in one place (`ballot`).
 
+mod answer;
+mod ballot;
+mod builder;
+mod column;
 mod decision;
+mod explain;
+mod function;
+mod glob;
+mod host;
 mod principal;
+mod roster;
+mod rule;
+mod set;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod tier;
+mod views;
 
+pub use ballot::Standing;
 pub use decision::{Confirmation, Decision, Permit, Reason, RuleRef, ScopeChallenge};
+pub use explain::{Explanation, ExplanationStep, MatrixRow};
+pub use host::reference;
 pub use principal::{ClientFacts, DiscoveryMode, Principal};
+pub use roster::Roster;
+pub use set::{AgentDecision, PolicySet};
+pub use tables::PolicyTables;
+pub use tier::Tiers;
+pub use views::AgentFacts;

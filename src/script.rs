@@ -39,3 +39,8 @@ pub type Text = rhai::ImmutableString;
 pub type CallContext<'a> = rhai::NativeCallContext<'a>;
 /// A function value of a script: an anonymous function or `Fn("name")`.
 pub type FunctionValue = rhai::FnPtr;
+
+/// The file and line that a host function was called from; the line is 0 where it is not known.
+pub fn call_site(context: &CallContext<'_>) -> (Option<String>, usize) {
+    (context.call_source().map(str::to_owned), context.call_position().line().unwrap_or(0))
+}

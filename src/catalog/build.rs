@@ -2,21 +2,31 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::names::{plain, wire_name};
 use super::tool::Tool;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::id::{ToolId, ToolNo};
 
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
+
 /// All tools of one generation. Immutable; shared by `Arc`.
 #[derive(Debug, Default)]
 pub struct Catalog {
+    serial: u64,
     tools: Vec<Tool>,
     by_id: HashMap<ToolId, ToolNo>,
     by_wire_name: HashMap<Arc<str>, ToolNo>,
 }
 
 impl Catalog {
+    /// A number that no other catalog built by this process has: what is computed from a catalog is kept
+    /// under it. 0 is the empty default catalog.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// How many tools.
     pub fn len(&self) -> usize {
         self.tools.len()
@@ -89,7 +99,8 @@ impl CatalogBuilder {
         for tool in &self.tools {
             *uses.entry(plain(&tool.id)).or_default() += 1;
         }
-        let mut catalog = Catalog::default();
+        let mut catalog =
+            Catalog { serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed), ..Catalog::default() };
         for mut tool in self.tools {
             tool.wire_name = Arc::from(wire_name(&tool.id, uses.get(&plain(&tool.id)) == Some(&1)));
             if catalog.by_wire_name.contains_key(&tool.wire_name)

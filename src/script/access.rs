@@ -277,7 +277,7 @@ fn unknown_functions(ast: &AST, callable: &Callable, file: &SourceFile, diagnost
         {
             return true;
         }
-        let arities = callable.get(&name);
+        let arities = callable.arities.get(&name);
         if arities.is_some_and(|a| a.contains(&(given + receiver))) {
             return true;
         }
@@ -288,8 +288,11 @@ fn unknown_functions(ast: &AST, callable: &Callable, file: &SourceFile, diagnost
             .chain(arities.into_iter().flatten().map(|a| a.saturating_sub(receiver)));
         let takes: BTreeSet<usize> = known.collect();
         let diagnostic = if takes.is_empty() {
-            let candidates = callable.keys().map(String::as_str).chain(own.iter().map(|(n, _)| *n));
-            let near = did_you_mean(&name, candidates.filter(|n| n.starts_with(|c: char| c.is_alphabetic())));
+            let first = callable.own.iter().map(String::as_str).chain(own.iter().map(|(n, _)| *n));
+            let near = did_you_mean(&name, first).or_else(|| {
+                let all = callable.arities.keys().map(String::as_str);
+                did_you_mean(&name, all.filter(|n| n.starts_with(|c: char| c.is_alphabetic())))
+            });
             let help = near.map_or_else(
                 || "the functions that scripts have stand in the README beside them".to_owned(),
                 |near| format!("did you mean `{near}`?"),

@@ -51,14 +51,21 @@ pub struct HostItem {
     pub doc: &'static str,
 }
 
-/// Every name that a script may call, with the numbers of arguments it takes (the receiver counts as one).
-pub(super) type Callable = BTreeMap<String, BTreeSet<usize>>;
+/// What scripts may call.
+#[derive(Debug, Default)]
+pub(super) struct Callable {
+    /// Every name with the numbers of arguments it takes (the receiver counts as one).
+    pub(super) arities: BTreeMap<String, BTreeSet<usize>>,
+    /// Those that the host or a library brings: the first candidates of "did you mean".
+    pub(super) own: BTreeSet<String>,
+}
 
 /// Collects host functions and libraries, then becomes a [`ScriptEngine`].
 pub struct EngineBuilder {
     dialect: Dialect,
     engine: Engine,
     items: Vec<HostItem>,
+    names: BTreeSet<String>,
     libraries: Vec<(Arc<str>, Arc<str>)>,
     touches: Touches,
 }
@@ -77,7 +84,8 @@ impl EngineBuilder {
         BasicIteratorPackage::new().register_into_engine(&mut engine);
         BasicFnPackage::new().register_into_engine(&mut engine);
         confine(&mut engine, dialect, &dialect.limits());
-        Self { dialect, engine, items: Vec::new(), libraries: Vec::new(), touches: Touches::default() }
+        let (items, names) = (Vec::new(), BTreeSet::new());
+        Self { dialect, engine, items, names, libraries: Vec::new(), touches: Touches::default() }
     }
 
     /// A type that scripts can hold.
@@ -97,6 +105,7 @@ impl EngineBuilder {
         R: Send + Sync + Clone + 'static,
     {
         self.engine.register_fn(name, function);
+        self.names.insert(name.to_owned());
         // One name may take several types; the reference shows each signature once.
         if !self.items.iter().any(|i| i.signature == signature) {
             self.items.push(HostItem { kind: HostKind::Function, signature, doc });
@@ -181,9 +190,9 @@ impl EngineBuilder {
     }
 
     fn callable(&self) -> Callable {
-        let mut names = Callable::new();
+        let mut known = Callable { own: self.names.clone(), ..Callable::default() };
         for (name, arities) in LANGUAGE {
-            names.entry(name.to_owned()).or_default().extend(arities);
+            known.arities.entry(name.to_owned()).or_default().extend(arities);
         }
         let listed = self.engine.collect_fn_metadata(
             None,
@@ -197,9 +206,12 @@ impl EngineBuilder {
             true,
         );
         for (name, arity) in listed {
-            names.entry(name).or_default().insert(arity);
+            if name.contains("::") {
+                known.own.insert(name.clone());
+            }
+            known.arities.entry(name).or_default().insert(arity);
         }
-        names
+        known
     }
 }
 
@@ -268,7 +280,12 @@ impl ScriptEngine {
 
     /// The names of everything that a script may call: host functions, packages and libraries.
     pub fn function_names(&self) -> impl Iterator<Item = &str> {
-        self.0.callable.keys().map(String::as_str).filter(|n| n.starts_with(|c: char| c.is_alphabetic()))
+        self.0
+            .callable
+            .arities
+            .keys()
+            .map(String::as_str)
+            .filter(|n| n.starts_with(|c: char| c.is_alphabetic()))
     }
 }
 

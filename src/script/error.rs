@@ -127,7 +127,9 @@ fn describe(error: &HostError) -> (ErrorKind, String, Option<Value>) {
             limit(&format!("{what} is over the limit; give large output to the host piece by piece"))
         }
         HostError::ErrorFunctionNotFound(name, _) => {
-            (ErrorKind::Fault, format!("no function `{name}` takes these types"), None)
+            // Rhai writes `name (type, type)`.
+            let (name, types) = name.split_once(" (").unwrap_or((name, ")"));
+            (ErrorKind::Fault, format!("`{name}` cannot be called with ({types}"), None)
         }
         HostError::ErrorPropertyNotFound(name, _) => {
             let text = format!("there is no field `{name}`; test for it with `\"{name}\" in …`");

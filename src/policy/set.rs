@@ -1,0 +1,329 @@
+//! The policies of a home: loading them, and the one function that decides.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::answer::{Outcome, Vote};
+use super::ballot::{Ballot, Standing, nowhere, vote_of};
+use super::builder::Builder;
+use super::decision::{Decision, Reason, RuleRef, ScopeChallenge};
+use super::function::{Phase, PhaseFunction, Question, phases};
+use super::host::engine;
+use super::principal::Principal;
+use super::roster::{Compiled, Roster};
+use super::rule::Rule;
+use super::tables::PolicyTables;
+use super::tier::Tiers;
+use super::views::{AgentFacts, ToolFacts};
+use crate::catalog::{Catalog, Tool};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
+use crate::id::ToolNo;
+use crate::json::{Object, to_text};
+use crate::script::{Dynamic, Script};
+
+/// Catalogs that a policy set keeps its bitmaps for: the current one, and one whose last calls still run.
+const CATALOGS_KEPT: usize = 2;
+
+/// All policies of a home, compiled. Cheap to clone. The default set has no rule and allows nothing.
+#[derive(Debug, Clone, Default)]
+pub struct PolicySet(Arc<Inner>);
+
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    pub(super) rules: Vec<Rule>,
+    pub(super) functions: Vec<PhaseFunction>,
+    pub(super) tiers: Arc<Tiers>,
+    pub(super) digest: [u8; 32],
+    /// A file did not load: everything is denied.
+    pub(super) broken: bool,
+    compiled: Mutex<VecDeque<Arc<Compiled>>>,
+}
+
+impl Inner {
+    /// The functions that vote on tools, in the order of their columns.
+    pub(super) fn tool_functions(&self) -> impl Iterator<Item = &PhaseFunction> {
+        self.functions.iter().filter(|f| matches!(f.phase, Phase::Visible | Phase::Decide))
+    }
+
+    fn phase(&self, phase: Phase) -> impl Iterator<Item = &PhaseFunction> {
+        self.functions.iter().filter(move |f| f.phase == phase)
+    }
+}
+
+/// Leave to open an agent's card, or why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentDecision {
+    /// Yes.
+    Open,
+    /// No.
+    Deny {
+        /// Why.
+        reason: Reason,
+        /// The rule that decided.
+        rule: RuleRef,
+    },
+    /// Not yet: more scopes are needed.
+    Challenge(ScopeChallenge),
+}
+
+impl PolicySet {
+    /// Compiles the files of `policies/` and the tables of docent.toml. Every mistake lands in `diagnostics`;
+    /// a set with a mistake denies everything, should it be used all the same.
+    pub fn load(
+        sources: &[SourceFile],
+        tables: PolicyTables,
+        tiers: &[String],
+        diagnostics: &mut Diagnostics,
+    ) -> Self {
+        let mut found = Diagnostics::default();
+        let engine = engine();
+        let mut rules = tables.0;
+        let mut functions = Vec::new();
+        let mut hash = blake3::Hasher::new();
+        hash.update(format!("{tiers:?}{rules:?}").as_bytes());
+        let mut files: Vec<&SourceFile> = sources.iter().collect();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        for file in files {
+            let Some(script) = engine.compile(file, &mut found) else { continue };
+            hash.update(&script.digest());
+            let own = phases(&script, &mut found);
+            if own.is_empty() {
+                let names: Vec<&str> = Phase::ALL.iter().map(|(_, name, _)| *name).collect();
+                let message = "this policy decides nothing";
+                let help = format!("define one of {}", names.join(", "));
+                found.push(Diagnostic::warning("empty-policy", &*file.name, message).help(help));
+            }
+            if own.iter().any(|f| f.phase == Phase::Rules) {
+                rules.extend(build(&script, &mut found));
+            }
+            functions.extend(own.into_iter().filter(|f| f.phase != Phase::Rules));
+        }
+        let tiers = Arc::new(Tiers::new(tiers));
+        let broken = found.has_errors();
+        diagnostics.extend(found);
+        let digest = *hash.finalize().as_bytes();
+        Self(Arc::new(Inner { rules, functions, tiers, digest, broken, compiled: Mutex::default() }))
+    }
+
+    /// Hash of everything that was loaded: for cache keys.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
+    /// The ladder of tiers.
+    pub fn tiers(&self) -> &Tiers {
+        &self.0.tiers
+    }
+
+    /// How many native rules, and how many functions.
+    pub fn size(&self) -> (usize, usize) {
+        (self.0.rules.len(), self.0.functions.len())
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Reports rules that cover no tool of a catalog: most often a misspelt tag or upstream.
+    pub fn lint(&self, catalog: &Catalog, diagnostics: &mut Diagnostics) {
+        let compiled = self.compiled(catalog);
+        for rule in compiled.idle().filter_map(|i| self.0.rules.get(i)) {
+            let mut d =
+                Diagnostic::warning("idle-rule", &*rule.at.file, "this rule covers no tool of the catalog")
+                    .help("check the spelling of its tags, upstreams, categories and patterns");
+            d.line = rule.at.line;
+            diagnostics.push(d);
+        }
+    }
+
+    pub(super) fn compiled(&self, catalog: &Catalog) -> Arc<Compiled> {
+        let mut kept = self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = kept.iter().find(|c| c.serial == catalog.serial()) {
+            return Arc::clone(found);
+        }
+        let made = Arc::new(Compiled::of(&self.0, catalog));
+        kept.push_front(Arc::clone(&made));
+        kept.truncate(CATALOGS_KEPT);
+        made
+    }
+
+    /// How all tools stand for a caller: microseconds where a caller of the same class was seen before.
+    pub fn roster(&self, catalog: &Catalog, who: &Principal) -> Arc<Roster> {
+        self.compiled(catalog).roster(&self.0, catalog, who)
+    }
+
+    /// The decision on one call. `None` asks what is certain without arguments: what they could still allow
+    /// is not permitted (the roster shows it as `conditional`).
+    pub fn decide(
+        &self,
+        catalog: &Catalog,
+        who: &Principal,
+        tool: ToolNo,
+        arguments: Option<&Object>,
+    ) -> Decision {
+        match catalog.get(tool) {
+            Some(found) => self.ballot(catalog, who, tool, found, arguments, &mut |_, _| {}).decision(
+                who,
+                &self.0.tiers,
+                found,
+            ),
+            None => Decision::Deny { reason: Reason::Hidden, rule: nowhere() },
+        }
+    }
+
+    /// The decision on a call that a person has confirmed: the same, and a confirmation asked for is given.
+    /// Everything else is decided anew, so a right that was withdrawn meanwhile stays withdrawn.
+    pub fn decide_confirmed(
+        &self,
+        catalog: &Catalog,
+        who: &Principal,
+        tool: ToolNo,
+        arguments: &Object,
+    ) -> Decision {
+        match (self.decide(catalog, who, tool, Some(arguments)), catalog.get(tool)) {
+            (Decision::Confirm(asked), Some(found)) => {
+                Decision::Permit(super::decision::Permit::new(found.id.clone(), asked.rule))
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// Collects every vote; `seen` is told of each, with the phase it came from.
+    pub(super) fn ballot(
+        &self,
+        catalog: &Catalog,
+        who: &Principal,
+        no: ToolNo,
+        tool: &Tool,
+        arguments: Option<&Object>,
+        seen: &mut dyn FnMut(&'static str, &Outcome),
+    ) -> Ballot {
+        let inner = &*self.0;
+        let compiled = self.compiled(catalog);
+        let mut ballot = Ballot::default();
+        let mut cast = |phase: &'static str, outcome: &Outcome| {
+            seen(phase, outcome);
+            ballot.cast(outcome);
+        };
+        if inner.broken {
+            let vote = Vote::Fault(Arc::from("a policy did not load; run `docent check`"));
+            cast("load", &Outcome { vote, at: nowhere() });
+        }
+        for (index, rule) in inner.rules.iter().enumerate() {
+            if compiled.covers(index, no) && rule.concerns(who, &inner.tiers) {
+                cast("rule", &Outcome { vote: vote_of(rule, arguments), at: rule.at.clone() });
+            }
+        }
+        if inner.tool_functions().next().is_some() {
+            let roster = compiled.roster(&self.0, catalog, who);
+            let mut question: Option<Question> = None;
+            for (index, function) in inner.tool_functions().enumerate() {
+                let kept = roster.columns.get(index).and_then(|c| c.outcome(no.index()));
+                match kept {
+                    Some(outcome) if outcome.vote != Vote::Depends || arguments.is_none() => {
+                        cast(function.phase.name(), outcome);
+                    }
+                    Some(_) => {
+                        let question = question.get_or_insert_with(|| self.question(who, tool, arguments));
+                        cast(function.phase.name(), &function.ask(question).0);
+                    }
+                    None => {
+                        let vote = Vote::Fault(Arc::from("the policies could not be asked"));
+                        cast(function.phase.name(), &Outcome { vote, at: function.at.clone() });
+                    }
+                }
+            }
+        }
+        ballot
+    }
+
+    pub(super) fn question(&self, who: &Principal, tool: &Tool, arguments: Option<&Object>) -> Question {
+        Question {
+            who: Arc::new(who.clone()),
+            tiers: Arc::clone(&self.0.tiers),
+            tool: Arc::new(ToolFacts::of(tool)),
+            arguments: arguments.map(|a| Arc::new(a.clone())),
+        }
+    }
+
+    /// How one tool stands, decided row by row: what the roster answers from its bitmaps.
+    pub fn standing(&self, catalog: &Catalog, who: &Principal, no: ToolNo) -> Standing {
+        catalog.get(no).map_or(Standing::Hidden, |tool| {
+            self.ballot(catalog, who, no, tool, None, &mut |_, _| {}).standing(who, &self.0.tiers, tool)
+        })
+    }
+
+    /// Fields that the `redact` functions drop from a result of this tool for this caller: names or JSON
+    /// Pointers. An error means that one failed: the result must not be shown.
+    pub fn redactions(&self, who: &Principal, tool: &Tool) -> Result<Vec<Arc<str>>, Reason> {
+        if self.0.phase(Phase::Redact).next().is_none() {
+            return Ok(Vec::new());
+        }
+        let question = self.question(who, tool, None);
+        let mut all = Vec::new();
+        for function in self.0.phase(Phase::Redact) {
+            all.extend(function.ask_redact(&question).map_err(Reason::PolicyFault)?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// Whether a caller may know of an agent. Where no policy says anything of agents it may: an agent's card
+    /// gives no right, its tools are decided one by one.
+    pub fn agent_visible(&self, who: &Principal, agent: &AgentFacts) -> bool {
+        let who = Arc::new(who.clone());
+        !self.0.broken
+            && self
+                .0
+                .phase(Phase::AgentVisible)
+                .all(|f| f.ask_agent(&who, &self.0.tiers, agent).vote == Vote::Abstain)
+    }
+
+    /// Whether a caller may open an agent's card: visibility first, then deny, challenge, allow. Where no
+    /// policy defines `agent_open`, what is visible opens; where one does, something must allow it.
+    pub fn agent_open(&self, who: &Principal, agent: &AgentFacts) -> AgentDecision {
+        if !self.agent_visible(who, agent) {
+            return AgentDecision::Deny { reason: Reason::Hidden, rule: nowhere() };
+        }
+        let who = Arc::new(who.clone());
+        let votes: Vec<Outcome> =
+            self.0.phase(Phase::AgentOpen).map(|f| f.ask_agent(&who, &self.0.tiers, agent)).collect();
+        let first = |wanted: fn(&Vote) -> bool| votes.iter().find(|o| wanted(&o.vote));
+        if let Some(Outcome { vote: Vote::Fault(text), at }) = first(|v| matches!(v, Vote::Fault(_))) {
+            return AgentDecision::Deny { reason: Reason::PolicyFault(Arc::clone(text)), rule: at.clone() };
+        }
+        if let Some(Outcome { vote: Vote::Deny(text), at }) = first(|v| matches!(v, Vote::Deny(_))) {
+            return AgentDecision::Deny { reason: Reason::Denied(Arc::clone(text)), rule: at.clone() };
+        }
+        if let Some(outcome) = first(|v| matches!(v, Vote::Challenge(_))) {
+            let lists = votes.iter().filter_map(|o| match &o.vote {
+                Vote::Challenge(scopes) => Some(scopes.iter().cloned()),
+                _ => None,
+            });
+            let scopes: std::collections::BTreeSet<_> = lists.flatten().collect();
+            let rule = outcome.at.clone();
+            return AgentDecision::Challenge(ScopeChallenge { scopes: scopes.into_iter().collect(), rule });
+        }
+        if votes.is_empty() || first(|v| *v == Vote::Allow).is_some() {
+            return AgentDecision::Open;
+        }
+        AgentDecision::Deny { reason: Reason::NotAllowed, rule: nowhere() }
+    }
+}
+
+/// Runs `rules(p)` once.
+fn build(script: &Script, diagnostics: &mut Diagnostics) -> Vec<Rule> {
+    let builder = Builder::new(&script.file().name);
+    match script.call(Phase::Rules.name(), vec![Dynamic::from(builder.clone())]) {
+        Ok(_) => builder.finish(),
+        Err(error) => {
+            let mut diagnostic = error.diagnostic("policy-rules");
+            if let Some(thrown) = &error.thrown {
+                diagnostic.message = format!("`rules` threw {}", to_text(thrown));
+            }
+            diagnostics.push(diagnostic);
+            Vec::new()
+        }
+    }
+}
