@@ -1,3 +1,7 @@
 //! The `docent` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    docent::cli::run()
+}

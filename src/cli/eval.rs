@@ -1,0 +1,3 @@
+//! `docent eval FILE`: how well search finds the right tools of labelled queries.
+
+mod metrics;
