@@ -5,6 +5,7 @@
 
 mod eval;
 mod failure;
+mod init;
 mod output;
 mod token;
 
@@ -33,6 +34,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Init),
     Token(token::Token),
 }
 
@@ -55,6 +57,7 @@ pub fn run() -> ExitCode {
     let home = env.home_dir(cli.home.as_deref());
     let mut context = Context { env, home, data: cli.data, out: Output::stdout() };
     let done = match cli.command {
+        Command::Init(command) => command.run(&mut context),
         Command::Token(command) => command.run(&mut context),
     };
     failure::exit(done.and_then(|()| context.out.flush()))
