@@ -3,7 +3,6 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 fine, 1 the thing asked about failed, 2 the
 //! home is broken, 64 usage. What a command does lives below; here it is only read and printed.
 
-mod eval;
 mod failure;
 mod init;
 mod output;
@@ -22,10 +21,10 @@ use output::Output;
 #[derive(Debug, Parser)]
 #[command(name = "docent", version, arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
-    /// The home: a folder with a docent.toml [default: the current folder, else $DOCENT_HOME]
+    /// The home: a folder with a docent.toml [default: the current folder, else `$DOCENT_HOME`]
     #[arg(long, global = true, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// Where state is kept [default: $DOCENT_DATA, else a folder of the platform's state directory]
+    /// Where state is kept [default: `$DOCENT_DATA`, else a folder of the platform's state directory]
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(subcommand)]

@@ -29,7 +29,8 @@ pub enum IdError {
     },
     /// A character outside the alphabet.
     #[error(
-        "the {kind} `{text}` has the character {found:?}; allowed are letters, digits, `_`, `-`, `.` and `~`"
+        "the {kind} `{text}` has the character {found:?}; allowed are letters, digits and {marks}",
+        marks = marks(kind)
     )]
     Character {
         /// Which identifier was meant.
@@ -39,6 +40,10 @@ pub enum IdError {
         /// The first character that is not allowed.
         found: char,
     },
+}
+
+fn marks(kind: &str) -> &'static str {
+    if kind == "scope" { "`_ - . ~ : / * +`" } else { "`_ - . ~`" }
 }
 
 /// Scopes carry the characters that OAuth scope tokens use in practice besides (RFC 6749 §3.3).

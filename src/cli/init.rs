@@ -85,9 +85,9 @@ fn toml_list(items: &[&str]) -> String {
 }
 
 fn must_be_empty(dir: &Path) -> Result<(), Failure> {
-    match std::fs::read_dir(dir) {
-        Ok(mut entries) if entries.next().is_none() => Ok(()),
-        Ok(_) => Err(Failure::failed(format_args!(
+    match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::failed(format_args!(
             "{} is not empty: name a folder that is empty or not there yet",
             dir.display()
         ))),

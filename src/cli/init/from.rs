@@ -47,7 +47,9 @@ impl Source {
                 _ => Ok(Self::McpProgram(rest.to_vec())),
             },
             "command" => Ok(Self::Command(rest.to_vec())),
-            other => Err(format!("`--from {other}` is not known: openapi FILE, mcp URL, mcp PROGRAM …, command PROGRAM …")),
+            other => Err(format!(
+                "`--from {other}` is not known: openapi FILE, mcp URL, mcp PROGRAM …, command PROGRAM …"
+            )),
         }
     }
 
@@ -64,7 +66,8 @@ impl Source {
                 Ok(Pack::of(name, text))
             }
             Self::McpProgram(words) => {
-                let name = name_of(words.iter().rev().find(|w| !w.starts_with('-')).map_or("mcp", last_part));
+                let name =
+                    name_of(words.iter().rev().find(|w| !w.starts_with('-')).map_or("mcp", |w| last_part(w)));
                 let text = format!(
                     "# An MCP server on stdio: docent starts it on first use and stops it when idle.\nkind = \"mcp\"\ncommand = {}\ntags = [\"imported\"]\n# env = {{ API_KEY = \"${{env:API_KEY}}\" }}\n",
                     list(&words)
@@ -89,7 +92,7 @@ impl Pack {
 fn openapi(file: &Path) -> Result<Pack, String> {
     let bytes = json::read_capped(file, OPENAPI_BYTES_MAX)
         .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
-    let yaml = !bytes.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| *b == b'{');
+    let yaml = bytes.iter().find(|b| !b.is_ascii_whitespace()).is_none_or(|b| *b != b'{');
     let spec = if yaml { "openapi.yaml" } else { "openapi.json" };
     let stem = file.file_stem().map_or_else(|| "api".into(), |s| s.to_string_lossy());
     let name = name_of(&stem);
@@ -115,7 +118,8 @@ fn command(name: &str, words: &[String]) -> String {
         }
     }
     let required: Vec<String> = arguments.iter().map(|a| quote(a)).collect();
-    let properties: Vec<String> = arguments.iter().map(|a| format!("{a} = {{ type = \"string\" }}")).collect();
+    let properties: Vec<String> =
+        arguments.iter().map(|a| format!("{a} = {{ type = \"string\" }}")).collect();
     format!(
         "# A local program; never a shell.\nkind = \"command\"\ntags = [\"imported\"]\n\n[[tool]]\nid = \"run\"\n# Models choose tools by their descriptions: say what it does and when to use it.\ndescription = {}\ninput_schema = {{ type = \"object\", additionalProperties = false, required = [{}], properties = {{ {} }} }}\n# Say so where it only reads: annotations = {{ read_only = true }}\nrun = {}\noutput = \"text\"\n",
         quote(&format!("Runs the program {name} and returns what it prints.")),
@@ -132,7 +136,7 @@ pub(super) fn policy(pack: &str) -> String {
     )
 }
 
-fn last_part(word: &String) -> &str {
+fn last_part(word: &str) -> &str {
     word.rsplit(['/', '\\', '@']).find(|p| !p.is_empty()).unwrap_or(word)
 }
 
@@ -182,7 +186,10 @@ mod tests {
     #[test]
     fn each_source_makes_the_pack_of_its_kind() {
         let (name, table) = pack("mcp https://www.mcp.example.com/mcp");
-        assert_eq!((name.as_str(), table["url"].as_str()), ("mcp-example-com", Some("https://www.mcp.example.com/mcp")));
+        assert_eq!(
+            (name.as_str(), table["url"].as_str()),
+            ("mcp-example-com", Some("https://www.mcp.example.com/mcp"))
+        );
         let (name, table) = pack("mcp npx -y @acme/server-everything");
         assert_eq!((name.as_str(), table["command"].as_array().unwrap().len()), ("server-everything", 3));
         let (name, table) = pack("command /usr/bin/git log --author={who} -n{count}");
@@ -196,7 +203,9 @@ mod tests {
     fn what_is_not_a_source_is_told() {
         assert!(Source::parse(&words("grpc x")).unwrap_err().contains("openapi FILE"));
         assert!(Source::parse(&words("openapi a b")).unwrap_err().contains("one thing"));
-        assert!(Source::parse(&words("openapi none.json")).unwrap().pack().unwrap_err().contains("none.json"));
+        assert!(
+            Source::parse(&words("openapi none.json")).unwrap().pack().unwrap_err().contains("none.json")
+        );
         assert_eq!(name_of("42 Things & More/of_everything_here"), "x42-things-more-of-ev");
         assert_eq!((name_of("lib").as_str(), name_of("…").as_str()), ("lib-api", "imported"));
     }

@@ -1,3 +1,0 @@
-//! `docent eval FILE`: how well search finds the right tools of labelled queries.
-
-mod metrics;
