@@ -31,11 +31,11 @@ use config::KindConfig;
 /// The adapter for a configuration. Nothing is opened or started before it is used.
 pub fn connect(config: &UpstreamConfig, clock: Clock) -> Arc<dyn Upstream> {
     match &config.kind {
-        KindConfig::Http(target) => Arc::new(http::HttpUpstream::new(config, target, None, clock)),
+        KindConfig::Http(target) => Arc::new(http::HttpUpstream::by_hand(config, target, clock)),
         KindConfig::Catalog(source) => Arc::new(catalog::CatalogUpstream::new(config, source)),
         KindConfig::Command(defaults) => Arc::new(command::Commands::new(config, defaults)),
         KindConfig::Mcp(source) => Arc::new(mcp::McpUpstream::new(config, source, clock)),
         KindConfig::Script => Arc::new(bare::Definitions::new(config)),
-        _ => Arc::new(bare::Definitions::new(config)),
+        KindConfig::OpenApi(source) => Arc::new(http::HttpUpstream::document(config, source, clock)),
     }
 }

@@ -178,6 +178,8 @@ pub struct Discovery {
     pub tools: Vec<Discovered>,
     /// Whether these are all: `false` when a page, a bound or a malformed entry cost some.
     pub complete: bool,
+    /// Whether the list broke off, so that tools known from before may still be there.
+    pub broke_off: bool,
     /// What was skipped and why.
     pub problems: Diagnostics,
 }

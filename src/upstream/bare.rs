@@ -14,6 +14,7 @@ use crate::call::UpstreamReply;
 use crate::catalog::Tool;
 use crate::id::UpstreamId;
 use crate::schema::SchemaText;
+use crate::schema::fold::fold;
 
 /// An adapter that only defines tools.
 #[derive(Debug)]
@@ -70,6 +71,18 @@ pub(super) fn by_hand(config: &UpstreamConfig, own: &ToolConfig) -> Option<Disco
     Some(discovered(config, Tool::new(id, config.id.clone(), Arc::clone(&own.name), schema), Some(own)))
 }
 
+/// The schema as it is shown: an object at the root without combinators.
+fn shown(schema: &SchemaText) -> SchemaText {
+    // Only a schema that says one of these words can need it, and parsing 10,000 schemas is not free.
+    let text = schema.as_str();
+    if !["Of\"", "\"$ref\"", "\"not\"", "\"if\"", "\"nullable\""].iter().any(|w| text.contains(w))
+        && text.contains("\"object\"")
+    {
+        return schema.clone();
+    }
+    fold(&schema.value()).map_or_else(|| schema.clone(), |folded| SchemaText::of(&folded))
+}
+
 /// Fills a tool with what the upstream's file says of all tools and of this one.
 pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&ToolConfig>) -> Discovered {
     let defaults = &config.defaults;
@@ -91,6 +104,9 @@ pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&T
     }
     if let Some(own) = own {
         own.apply(&mut tool);
+    }
+    if tool.wire_schema == tool.input_schema {
+        tool.wire_schema = shown(&tool.input_schema);
     }
     let hints = CallHints {
         timeout: own.and_then(|o| o.timeout).unwrap_or(config.timeout),

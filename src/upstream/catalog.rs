@@ -89,47 +89,46 @@ impl CatalogUpstream {
     pub(super) fn new(config: &UpstreamConfig, source: &CatalogSource) -> Self {
         Self { config: config.clone(), source: source.clone(), tools: Mutex::new(0) }
     }
+}
 
-    fn load(&self) -> Result<Discovery, UpstreamError> {
-        let packed = json::read_capped(&self.source.file, limits::CATALOG_BYTES_MAX)
-            .map_err(|e| UpstreamError::internal("the catalog's file cannot be read").detail(&e))?;
-        let reader: Box<dyn Read + '_> = if packed.starts_with(&[0x1f, 0x8b]) {
-            Box::new(flate2::read::MultiGzDecoder::new(packed.as_slice()))
-        } else {
-            Box::new(packed.as_slice())
-        };
-        let cap = u64::try_from(limits::CATALOG_BYTES_MAX).unwrap_or(u64::MAX);
-        let mut lines = BufReader::with_capacity(256 * 1024, reader.take(cap));
-        let mut load = Load {
-            config: &self.config,
-            filter: &self.source.filter,
-            shared: Shared::default(),
-            reason: Arc::from("it is a definition only: this catalog has nothing behind it"),
-            found: Discovery { complete: true, ..Discovery::default() },
-        };
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            let read = lines.read_until(b'\n', &mut line);
-            match read {
-                Ok(0) => break,
-                Ok(_) if line.trim_ascii().is_empty() => {}
-                Ok(_) => load.line(number, &line),
-                Err(e) => {
-                    load.problem(number, format!("the file breaks off: {e}"));
-                    break;
-                }
-            }
-            if load.found.tools.len() >= limits::TOOLS_PER_UPSTREAM_MAX {
-                load.problem(number, format!("more than {} tools", limits::TOOLS_PER_UPSTREAM_MAX));
+/// Reads the file. It takes a second for the largest ones: not for an async thread.
+fn load(config: &UpstreamConfig, source: &CatalogSource) -> Result<Discovery, UpstreamError> {
+    let packed = json::read_capped(&source.file, limits::CATALOG_BYTES_MAX)
+        .map_err(|e| UpstreamError::internal("the catalog's file cannot be read").detail(&e))?;
+    let reader: Box<dyn Read + '_> = if packed.starts_with(&[0x1f, 0x8b]) {
+        Box::new(flate2::read::MultiGzDecoder::new(packed.as_slice()))
+    } else {
+        Box::new(packed.as_slice())
+    };
+    let cap = u64::try_from(limits::CATALOG_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut lines = BufReader::with_capacity(256 * 1024, reader.take(cap));
+    let mut load = Load {
+        config,
+        filter: &source.filter,
+        shared: Shared::default(),
+        reason: Arc::from("it is a definition only: this catalog has nothing behind it"),
+        found: Discovery { complete: true, ..Discovery::default() },
+    };
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line);
+        match read {
+            Ok(0) => break,
+            Ok(_) if line.trim_ascii().is_empty() => {}
+            Ok(_) => load.line(number, &line),
+            Err(e) => {
+                load.problem(number, format!("the file breaks off: {e}"));
                 break;
             }
         }
-        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = load.found.tools.len();
-        Ok(load.found)
+        if load.found.tools.len() >= limits::TOOLS_PER_UPSTREAM_MAX {
+            load.problem(number, format!("more than {} tools", limits::TOOLS_PER_UPSTREAM_MAX));
+            break;
+        }
     }
+    Ok(load.found)
 }
-
 struct Load<'a> {
     config: &'a UpstreamConfig,
     filter: &'a Object,
@@ -199,7 +198,14 @@ impl Upstream for CatalogUpstream {
     }
 
     fn discover(&self) -> BoxFuture<'_, Result<Discovery, UpstreamError>> {
-        Box::pin(async { self.load() })
+        Box::pin(async {
+            let (config, source) = (self.config.clone(), self.source.clone());
+            let loading = tokio::task::spawn_blocking(move || load(&config, &source)).await;
+            let found = loading
+                .map_err(|e| UpstreamError::internal("the catalog could not be read").detail(&e))??;
+            *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = found.tools.len();
+            Ok(found)
+        })
     }
 
     fn invoke<'a>(&'a self, call: Invocation<'a>) -> BoxFuture<'a, Result<UpstreamReply, UpstreamError>> {

@@ -6,6 +6,7 @@
 mod adapter;
 mod address;
 mod credentials;
+mod operations;
 
 use std::time::Instant;
 

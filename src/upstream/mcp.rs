@@ -167,13 +167,13 @@ impl McpUpstream {
                 }
                 Err(fault) => {
                     let why = fault.into_error(self.name()).message;
-                    found.incomplete(format!("page {} of its list failed: {why}", page + 1));
+                    found.broke_off(format!("page {} of its list failed: {why}", page + 1));
                     None
                 }
             };
             let Some(next) = next else { break };
             if !seen.insert(next.clone()) {
-                found.incomplete("its list repeats a cursor, so it would never end");
+                found.broke_off("its list repeats a cursor, so it would never end");
                 break;
             }
             if page + 1 >= limits::LIST_PAGES_MAX {

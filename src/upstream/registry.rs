@@ -6,9 +6,9 @@
 
 mod remembered;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -124,7 +124,7 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry. `data` is the folder for remembered discoveries; `None` remembers nothing.
-    pub fn new(clock: Clock, data: Option<PathBuf>) -> Self {
+    pub fn new(clock: Clock, data: Option<&Path>) -> Self {
         let (changes, _) = watch::channel(0);
         Self { clock, store: data.map(Store::new), adopted: Mutex::default(), changes }
     }
@@ -191,10 +191,16 @@ impl Registry {
         }
     }
 
-    /// Takes what an upstream brought. An incomplete list never replaces a complete one of the same tools.
-    fn learn(&self, entry: &Entry, discovery: Discovery) -> bool {
-        let new = Arc::new(discovery);
+    /// Takes what an upstream brought. A list that broke off does not take away tools that are known from a
+    /// whole one: they stay, and the list counts as incomplete.
+    fn learn(&self, entry: &Entry, mut discovery: Discovery) -> bool {
         let mut known = entry.known();
+        if let Some(old) = known.discovery.as_ref().filter(|_| discovery.broke_off) {
+            let found: HashSet<_> = discovery.tools.iter().map(|t| t.tool.id.clone()).collect();
+            let missing = old.tools.iter().filter(|t| !found.contains(&t.tool.id)).cloned();
+            discovery.tools.extend(missing.collect::<Vec<_>>());
+        }
+        let new = Arc::new(discovery);
         let same = known.discovery.as_ref().is_some_and(|old| remembered::same(old, &new));
         let changed = !same || !known.fresh || known.failure.is_some();
         known.discovery = Some(Arc::clone(&new));

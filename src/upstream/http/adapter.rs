@@ -1,64 +1,100 @@
 //! Kinds `http` and `openapi`: tools that are HTTP requests.
 
-use std::fmt;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
+use super::operations::Operations;
 use super::{Bounds, HttpClient};
-use crate::call::{HttpRequest, UpstreamReply, UpstreamRequest};
+use crate::call::{UpstreamReply, UpstreamRequest};
 use crate::clock::Clock;
 use crate::id::UpstreamId;
-use crate::json::Object;
 use crate::upstream::bare::by_hand;
-use crate::upstream::config::{HttpTarget, UpstreamConfig};
+use crate::upstream::config::{HttpTarget, OpenApiSource, UpstreamConfig};
 use crate::upstream::{
     Discovery, ErrorSource, Invocation, Upstream, UpstreamError, UpstreamState, UpstreamStatus,
 };
-
-/// Where the tools of kind `openapi` come from and how their arguments become requests.
-pub(in crate::upstream) trait Operations: Send + Sync + fmt::Debug {
-    /// The tools, overrides applied.
-    fn discovery(&self) -> Discovery;
-
-    /// The request of one operation. `Err` is for the caller.
-    fn request(&self, name: &str, arguments: &Object) -> Option<Result<HttpRequest, UpstreamError>>;
-}
 
 /// An HTTP service.
 #[derive(Debug)]
 pub(in crate::upstream) struct HttpUpstream {
     config: UpstreamConfig,
-    client: HttpClient,
-    operations: Option<Box<dyn Operations>>,
+    clock: Clock,
+    source: Source,
+    client: OnceLock<HttpClient>,
     slots: Semaphore,
     last_failure: Mutex<Option<String>>,
 }
 
+#[derive(Debug)]
+enum Source {
+    /// Tools written by hand.
+    ByHand(Box<HttpTarget>),
+    /// Tools from a document, which is read when it is first needed.
+    Document(Box<OpenApiSource>, OnceCell<Arc<Operations>>),
+}
+
 impl HttpUpstream {
-    pub(in crate::upstream) fn new(
+    pub(in crate::upstream) fn by_hand(config: &UpstreamConfig, target: &HttpTarget, clock: Clock) -> Self {
+        Self::new(config, Source::ByHand(Box::new(target.clone())), clock)
+    }
+
+    pub(in crate::upstream) fn document(
         config: &UpstreamConfig,
-        target: &HttpTarget,
-        operations: Option<Box<dyn Operations>>,
+        source: &OpenApiSource,
         clock: Clock,
     ) -> Self {
-        let id = config.id.as_str();
+        Self::new(config, Source::Document(Box::new(source.clone()), OnceCell::new()), clock)
+    }
+
+    fn new(config: &UpstreamConfig, source: Source, clock: Clock) -> Self {
         Self {
-            client: HttpClient::new(id, target, &config.auth, config.read_bytes(), clock),
             slots: Semaphore::new(config.concurrency),
             config: config.clone(),
-            operations,
+            clock,
+            source,
+            client: OnceLock::new(),
             last_failure: Mutex::new(None),
         }
     }
 
+    /// The document's operations, read once and not on an async thread; `None` for tools written by hand.
+    async fn operations(&self) -> Result<Option<&Arc<Operations>>, UpstreamError> {
+        let Source::Document(source, cell) = &self.source else { return Ok(None) };
+        let load = async {
+            let (config, source) = (self.config.clone(), source.clone());
+            let loaded = tokio::task::spawn_blocking(move || Operations::load(&config, &source)).await;
+            let failed = |e| UpstreamError::internal("the document could not be read").detail(&e);
+            loaded.map_err(failed)?.map(Arc::new)
+        };
+        cell.get_or_try_init(|| load).await.map(Some)
+    }
+
+    fn client(&self, operations: Option<&Arc<Operations>>) -> Result<&HttpClient, UpstreamError> {
+        let target = match &self.source {
+            Source::ByHand(target) => Some(target.as_ref()),
+            Source::Document(..) => operations.and_then(|o| o.target.as_ref()),
+        };
+        let target = target.ok_or_else(|| {
+            UpstreamError::internal(format!(
+                "nobody has said where `{}` is; the operator should add `base_url`",
+                self.config.id
+            ))
+        })?;
+        let (id, bytes) = (self.config.id.as_str(), self.config.read_bytes());
+        Ok(self
+            .client
+            .get_or_init(|| HttpClient::new(id, target, &self.config.auth, bytes, self.clock.clone())))
+    }
+
     async fn call(&self, call: Invocation<'_>) -> Result<UpstreamReply, UpstreamError> {
+        let operations = self.operations().await?;
+        let client = self.client(operations)?;
         let request = match call.request {
             UpstreamRequest::Http(request) => request,
             UpstreamRequest::Arguments(arguments) => {
-                let made = self.operations.as_ref().and_then(|o| o.request(call.name, &arguments));
+                let made = operations.and_then(|o| o.request(call.name, &arguments));
                 made.unwrap_or_else(|| {
                     Err(UpstreamError::internal(format!(
                         "the tool `{}` has no request; the operator should add `request = {{…}}` to its table",
@@ -80,7 +116,7 @@ impl HttpUpstream {
                 return Err(UpstreamError::timeout(self.config.id.as_str(), false, call.read_only));
             }
         };
-        let reply = self.client.execute(&request, &bounds).await;
+        let reply = client.execute(&request, &bounds).await;
         drop(slot);
         self.note(reply.as_ref().err());
         reply
@@ -106,12 +142,15 @@ impl Upstream for HttpUpstream {
     }
 
     fn discover(&self) -> BoxFuture<'_, Result<Discovery, UpstreamError>> {
-        let mut found = self
-            .operations
-            .as_ref()
-            .map_or_else(|| Discovery { complete: true, ..Discovery::default() }, |o| o.discovery());
-        found.tools.extend(self.config.tools.iter().filter_map(|t| by_hand(&self.config, t)));
-        Box::pin(std::future::ready(Ok(found)))
+        Box::pin(async {
+            let operations = self.operations().await?;
+            let mut found = operations.map_or_else(
+                || Discovery { complete: true, ..Discovery::default() },
+                |o| o.discovery.clone(),
+            );
+            found.tools.extend(self.config.tools.iter().filter_map(|t| by_hand(&self.config, t)));
+            Ok(found)
+        })
     }
 
     fn invoke<'a>(&'a self, call: Invocation<'a>) -> BoxFuture<'a, Result<UpstreamReply, UpstreamError>> {

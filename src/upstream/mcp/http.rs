@@ -145,7 +145,6 @@ impl HttpLink {
         drop(tokio::time::timeout(Duration::from_secs(1), ending).await);
     }
 
-
     fn forget(&self, session: &Arc<Session>) {
         let current = self.session.load();
         if current.as_ref().is_some_and(|c| Arc::ptr_eq(c, session)) {

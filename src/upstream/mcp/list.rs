@@ -75,6 +75,12 @@ impl<'a> Collector<'a> {
         self.report("incomplete-list", &why.into(), "the tools that could be read are served");
     }
 
+    /// Later pages are missing.
+    pub(super) fn broke_off(&mut self, why: impl Into<String>) {
+        self.found.broke_off = true;
+        self.incomplete(why);
+    }
+
     fn report(&mut self, code: &'static str, message: &str, help: &str) {
         if self.found.problems.0.len() < PROBLEMS_MAX {
             let message = format!("upstream `{}`: {message}", self.config.id);
@@ -88,13 +94,13 @@ impl<'a> Collector<'a> {
         let page: Page<'_> = match serde_json::from_str(result.get()) {
             Ok(page) => page,
             Err(e) => {
-                self.incomplete(format!("a page of its tools is not readable: {e}"));
+                self.broke_off(format!("a page of its tools is not readable: {e}"));
                 return None;
             }
         };
         let tools: Option<Vec<&RawValue>> = page.tools.and_then(|t| serde_json::from_str(t.get()).ok());
         let Some(tools) = tools else {
-            self.incomplete("a page of its list has no `tools`");
+            self.broke_off("a page of its list has no `tools`");
             return None;
         };
         for tool in tools {
@@ -113,7 +119,7 @@ impl<'a> Collector<'a> {
         match serde_json::from_str(page.next?.get()) {
             Ok(Value::String(cursor)) => Some(cursor),
             _ => {
-                self.incomplete("its cursor is not a string, so later pages cannot be asked for");
+                self.broke_off("its cursor is not a string, so later pages cannot be asked for");
                 None
             }
         }

@@ -114,7 +114,6 @@ impl StdioLink {
         }
     }
 
-
     /// The running child, or a new one. A start goes on when the caller who needed it gives up.
     async fn child(self: &Arc<Self>) -> Result<Arc<Child>, Fault> {
         if let Some(child) = self.alive() {
