@@ -34,6 +34,8 @@ impl<'a> Header<'a> {
 pub trait Headers: Send + Sync {
     /// A header by name, in any case.
     fn find(&self, name: &str) -> Header<'_>;
+    /// All readable values of a header that is a list, which may come in several lines (RFC 9110 §5.3).
+    fn list(&self, name: &str) -> Vec<&str>;
 }
 
 /// Session id of the session wire.

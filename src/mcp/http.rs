@@ -15,7 +15,7 @@ use super::core::{Answer, Exchange, Mcp, challenge_error};
 use super::encode::error_response;
 use super::envelope::{Fault, Incoming, Message, Params, RequestId, decode};
 use super::error::RpcError;
-use super::headers::{Header, Headers, PROTOCOL_VERSION, SESSION_ID};
+use super::headers::{Headers, PROTOCOL_VERSION, SESSION_ID};
 use super::revision::Revision;
 use super::streams::Messages;
 use crate::gateway::RequestContext;
@@ -119,21 +119,22 @@ impl HttpRequest<'_> {
     /// Whether `Accept` takes a media type; a request without the header takes everything.
     fn accepts(&self, media_type: &str) -> bool {
         let family = media_type.split('/').next().unwrap_or_default();
-        match self.headers.find("accept") {
-            Header::Absent => true,
-            Header::Unreadable => false,
-            Header::Value(text) => text.split(',').any(|item| {
-                let range = item.split(';').next().unwrap_or_default().trim();
+        let lines = self.headers.list("accept");
+        let mut ranges = lines
+            .iter()
+            .flat_map(|line| line.split(','))
+            .map(|r| r.split(';').next().unwrap_or_default().trim());
+        lines.is_empty()
+            || ranges.any(|range| {
                 range.eq_ignore_ascii_case(media_type)
                     || range == "*/*"
                     || range.strip_suffix("/*").is_some_and(|f| f.eq_ignore_ascii_case(family))
-            }),
-        }
+            })
     }
 
     /// Whether `Accept` names event streams, not merely anything.
     fn asks_for_events(&self) -> bool {
-        self.header("accept").is_some_and(|a| a.to_ascii_lowercase().contains("text/event-stream"))
+        self.headers.list("accept").iter().any(|a| a.to_ascii_lowercase().contains("text/event-stream"))
     }
 
     fn names_stateless_version(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! A caller is told only when what it is shown has changed.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -124,9 +124,12 @@ impl Mcp {
     ) {
         let number = session.stream_opened();
         let mut changes = self.service.changes();
+        let mut just_opened = true;
         loop {
             let surface = self.service.surface(&exchange.ctx);
-            if session.is_newest_stream(number) && session.tell(surface) {
+            if session.is_newest_stream(number)
+                && session.must_tell(surface, std::mem::take(&mut just_opened))
+            {
                 let message = notification(TOOLS_CHANGED, &json!({}));
                 if sender.send(message).await.is_err() {
                     break;
@@ -140,13 +143,5 @@ impl Mcp {
             }
         }
         session.stream_closed(self.sessions.now_ms());
-    }
-}
-
-impl Session {
-    /// Notes what the client is shown now; whether it has to be told.
-    fn tell(&self, now: crate::gateway::Surface) -> bool {
-        let mut told = self.surface.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *told, now) != now
     }
 }

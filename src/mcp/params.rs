@@ -122,6 +122,10 @@ mod tests {
                 .find(|(n, _)| n.eq_ignore_ascii_case(name))
                 .map_or(Header::Absent, |(_, v)| Header::Value(v))
         }
+
+        fn list(&self, _: &str) -> Vec<&str> {
+            Vec::new()
+        }
     }
 
     fn schema() -> Value {

@@ -4,11 +4,10 @@
 //! caller answers as one that does not exist.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio_util::sync::CancellationToken;
 
 use super::revision::Revision;
@@ -20,10 +19,19 @@ use crate::policy::ClientFacts;
 /// Bytes of randomness in an id: 256 bits, twice what guessing asks for.
 const ID_BYTES: usize = 32;
 
+/// What a client knows of the tools it is shown.
+#[derive(Debug)]
+struct Told {
+    /// As it was when the session began, or when it was last told of a change.
+    surface: Surface,
+    /// Whether it listed the tools since: a message into a connection that was just lost is not seen by anyone.
+    seen: bool,
+}
+
 /// One session.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Its id: visible ASCII (base64url).
+    /// Its id: lower-case hex.
     pub(super) id: String,
     /// The revision that was settled on.
     pub(super) revision: Revision,
@@ -33,8 +41,7 @@ pub(super) struct Session {
     pub(super) ended: CancellationToken,
     /// Requests under way, by the JSON of their ids.
     pub(super) running: Running,
-    /// What the client was last told of, or listed at the start.
-    pub(super) surface: Mutex<Surface>,
+    told: Mutex<Told>,
     subject: Arc<str>,
     last_used_ms: AtomicU64,
     /// Event streams open; a session with one is not idle.
@@ -58,6 +65,26 @@ impl Session {
     /// Whether a stream is the newest: a message goes to one stream only.
     pub(super) fn is_newest_stream(&self, number: u64) -> bool {
         self.newest_stream.load(Ordering::Relaxed) == number
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the client listed its tools.
+    pub(super) fn listed(&self) {
+        self.told().seen = true;
+    }
+
+    /// Whether the client has to be told that its tools changed, and notes that it is. A stream that has just
+    /// been opened also says again what nobody seems to have heard.
+    pub(super) fn must_tell(&self, now: Surface, just_opened: bool) -> bool {
+        let mut told = self.told();
+        let tell = told.surface != now || (just_opened && !told.seen);
+        if tell {
+            *told = Told { surface: now, seen: false };
+        }
+        tell
     }
 
     fn is_idle(&self, now_ms: u64) -> bool {
@@ -179,7 +206,10 @@ impl Sessions {
     ) -> Option<Arc<Session>> {
         let mut random = [0u8; ID_BYTES];
         getrandom::fill(&mut random).ok()?;
-        let id = URL_SAFE_NO_PAD.encode(random);
+        let mut id = String::with_capacity(2 * ID_BYTES);
+        for byte in random {
+            write!(id, "{byte:02x}").ok();
+        }
         let now = self.now_ms();
         let mut table = self.table();
         table.make_room(subject);
@@ -195,7 +225,7 @@ impl Sessions {
             client,
             ended: CancellationToken::new(),
             running: Running::default(),
-            surface: Mutex::new(surface),
+            told: Mutex::new(Told { surface, seen: true }),
             subject: Arc::clone(subject),
             last_used_ms: AtomicU64::new(now),
             streams: AtomicUsize::new(0),
@@ -261,11 +291,22 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_told_once_and_again_only_if_nobody_listed_since() {
+        let session = open(&Sessions::new(Clock::manual()), "a");
+        let (same, other) = (Surface([0; 32]), Surface([1; 32]));
+        assert!(!session.must_tell(same, true) && !session.must_tell(same, false));
+        assert!(session.must_tell(other, false) && !session.must_tell(other, false));
+        assert!(session.must_tell(other, true), "the first message may have gone into a dead connection");
+        session.listed();
+        assert!(!session.must_tell(other, true));
+    }
+
+    #[test]
     fn ids_have_256_bits_and_never_repeat() {
         let sessions = Sessions::new(Clock::manual());
         let ids: HashSet<String> = (0..500).map(|_| open(&sessions, "a").id.clone()).collect();
         assert_eq!(ids.len(), 500);
-        assert!(ids.iter().all(|id| id.len() == 43 && id.bytes().all(|b| b.is_ascii_graphic())));
+        assert!(ids.iter().all(|id| id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit())));
     }
 
     #[test]

@@ -147,10 +147,12 @@ impl Headers for HeaderView<'_> {
     fn find(&self, name: &str) -> Header<'_> {
         let mut values = self.0.get_all(name).iter();
         let Some(first) = values.next() else { return Header::Absent };
-        // Only lists may come in several lines (RFC 9110 §5.3); of what is read here that is `Accept`.
-        if values.next().is_some() && !name.eq_ignore_ascii_case("accept") {
+        if values.next().is_some() {
             return Header::Unreadable;
         }
         first.to_str().map_or(Header::Unreadable, |text| Header::Value(text.trim_matches([' ', '\t'])))
+    }
+    fn list(&self, name: &str) -> Vec<&str> {
+        self.0.get_all(name).iter().filter_map(|v| v.to_str().ok()).collect()
     }
 }

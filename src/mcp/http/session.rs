@@ -69,7 +69,11 @@ impl Mcp {
         }
         let exchange = self.session_exchange(&request, &session);
         let revision = session.revision;
-        if Method::find(method, revision) != Some(Method::CallTool) {
+        let kind = Method::find(method, revision);
+        if kind == Some(Method::ListTools) {
+            session.listed();
+        }
+        if kind != Some(Method::CallTool) {
             let answer = self.answer(exchange, &id, method, params).await;
             return HttpReply::answer(revision, &id, answer);
         }
