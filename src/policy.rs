@@ -14,6 +14,8 @@ mod function;
 mod glob;
 mod host;
 mod principal;
+#[cfg(test)]
+mod properties;
 mod roster;
 mod rule;
 mod set;

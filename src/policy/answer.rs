@@ -57,7 +57,7 @@ pub(super) struct Outcome {
 /// Registers the answers.
 pub(super) fn register(e: &mut EngineBuilder) {
     let at = |c: &CallContext<'_>, vote: Vote| Answer { vote, line: call_site(c).1 };
-    e.host_type::<Answer>("Answer", "What `decide` and `agent_open` return.");
+    e.host_type::<Answer>("Answer", "What `decide` and `agent_open` return. `agent_open` has no `confirm`.");
     e.function("allow", "allow()", "Yes.", move |c: CallContext<'_>| at(&c, Vote::Allow));
     e.function(
         "abstain",

@@ -69,8 +69,8 @@ pub(super) struct Ballot {
 pub(super) fn vote_of(rule: &Rule, arguments: Option<&Object>) -> Vote {
     match (rule.fits(arguments), &rule.effect) {
         (Some(false), _) => Vote::Abstain,
-        // Arguments unknown: what would give a right may give it; what would take one takes nothing yet.
-        (None, Effect::Allow | Effect::Confirm { .. }) => Vote::Depends,
+        // Arguments unknown: what could make the tool visible may do so; a deny takes nothing yet.
+        (None, Effect::Allow | Effect::Confirm { .. } | Effect::Challenge(_)) => Vote::Depends,
         (None, _) => Vote::Abstain,
         (Some(true), Effect::Allow) => Vote::Allow,
         (Some(true), Effect::Hide) => Vote::Hide,

@@ -119,10 +119,16 @@ pub(super) fn sentence(text: &str, what: &str) -> HostResult<Arc<str>> {
 
 /// Registers the builder's verbs and tests.
 pub(super) fn register(engine: &mut EngineBuilder) {
-    engine.host_type::<Builder>("Policy", "What `fn rules(p)` gets as `p`. Each verb begins a rule.");
-    engine
-        .host_type::<Handle>("Rule", "A rule. Each call adds a test; the rule applies where all tests hold.");
+    engine.host_type::<Builder>(
+        "Policy",
+        "What `fn rules(p)` gets as `p`. Each verb begins a rule; the rule applies where all its tests hold.",
+    );
     verbs(engine);
+    engine.host_type::<Handle>(
+        "Rule",
+        "What a verb returns. Each call adds a test; a rule without tests always applies.",
+    );
+    by_client(engine);
     tool_tests(engine);
     annotation_tests(engine);
     caller_tests(engine);
@@ -162,6 +168,9 @@ fn verbs(e: &mut EngineBuilder) {
             p.begin(&c, Effect::Confirm { question: sentence(question, "question")?, by_client: false })
         },
     );
+}
+
+fn by_client(e: &mut EngineBuilder) {
     e.function(
         "by_client",
         "rule.by_client()",

@@ -28,7 +28,9 @@ pub fn reference() -> String {
         .reference()
         .iter()
         .map(|item| match item.kind {
-            HostKind::Type => format!("\n### {}\n\n{}\n\n| | |\n|---|---|", item.signature, item.doc),
+            HostKind::Type | HostKind::Section => {
+                format!("\n### {}\n\n{}\n\n| | |\n|---|---|", item.signature, item.doc)
+            }
             HostKind::Field | HostKind::Function => format!("| `{}` | {} |", item.signature, item.doc),
         })
         .collect::<Vec<_>>();
@@ -42,6 +44,7 @@ fn register(e: &mut EngineBuilder) {
     tool_parts(e);
     arguments(e);
     agent(e);
+    e.section("Helpers", "Functions on plain values.");
     e.function(
         "glob",
         "glob(pattern, text)",

@@ -38,6 +38,8 @@ pub enum HostKind {
     Field,
     /// A function, or a method of a type.
     Function,
+    /// The heading of what follows.
+    Section,
 }
 
 /// One thing that the host gives to scripts, for the reference.
@@ -92,6 +94,11 @@ impl EngineBuilder {
     pub fn host_type<T: Send + Sync + Clone + 'static>(&mut self, name: &'static str, doc: &'static str) {
         self.engine.register_type_with_name::<T>(name);
         self.items.push(HostItem { kind: HostKind::Type, signature: name, doc });
+    }
+
+    /// A heading in the reference, for what is registered after it.
+    pub fn section(&mut self, title: &'static str, doc: &'static str) {
+        self.items.push(HostItem { kind: HostKind::Section, signature: title, doc });
     }
 
     /// A function, also callable as a method of its first argument. `signature` is what the reference shows.
