@@ -20,6 +20,7 @@ pub use server::{LogFormat, Telemetry};
 
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
 use crate::limits::{HOME_FILE_BYTES_MAX, SCRIPT_BYTES_MAX};
+use crate::policy::PolicyTables;
 use crate::secret::Resolver;
 use crate::settings::{self, Section};
 use crate::snapshot::{Home, ServerSettings};
@@ -69,6 +70,7 @@ pub fn load(dir: &Path, resolver: &Resolver) -> Loaded {
     let (enabled, library) = (read.enabled, home.library.as_slice());
     home.packs =
         upstreams::packs(&files, &main, enabled, library, resolver, &home.settings, &mut diagnostics);
+    home.tables = read.tables;
     home.policies = files.all("policies", ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics);
     report_strays(&files, &mut diagnostics);
     home.ranking = files.optional("index/ranking.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);
@@ -91,6 +93,7 @@ struct Main {
     listen_place: Option<usize>,
     callers: crate::auth::Authenticator,
     enabled: Vec<settings::Located<String>>,
+    tables: PolicyTables,
 }
 
 impl Main {
@@ -104,7 +107,8 @@ impl Main {
         out.agents = callers::agents(root);
         let callers = callers::auth(root, resolver, &out);
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();
-        Self { server: out, settings: Settings { listen, telemetry }, listen_place, callers, enabled }
+        let tables = PolicyTables::read(root);
+        Self { server: out, settings: Settings { listen, telemetry }, listen_place, callers, enabled, tables }
     }
 }
 

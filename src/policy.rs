@@ -7,6 +7,7 @@
 mod answer;
 mod ballot;
 mod builder;
+mod cases;
 mod column;
 mod decision;
 mod explain;
@@ -26,6 +27,7 @@ mod tier;
 mod views;
 
 pub use ballot::Standing;
+pub use cases::CaseOutcome;
 pub use decision::{Confirmation, Decision, Permit, Reason, RuleRef, ScopeChallenge};
 pub use explain::{Explanation, ExplanationStep, MatrixRow};
 pub use host::reference;

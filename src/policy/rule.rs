@@ -195,6 +195,19 @@ impl Rule {
         Self { at, effect, tool: Vec::new(), caller: Vec::new(), arguments: Vec::new() }
     }
 
+    /// Every tier that the rule names.
+    pub(super) fn tiers(&self) -> impl Iterator<Item = &Arc<str>> {
+        let callers = self.caller.iter().filter_map(|t| match t {
+            CallerTest::Tier(tier) | CallerTest::UnlessTier(tier) => Some(tier),
+            _ => None,
+        });
+        let tools = self.tool.iter().filter_map(|t| match t {
+            ToolTest::Tier(tiers) => Some(tiers),
+            _ => None,
+        });
+        callers.chain(tools.flatten())
+    }
+
     pub(super) fn covers(&self, tool: &Tool) -> bool {
         self.tool.iter().all(|t| t.holds(tool))
     }

@@ -16,7 +16,7 @@ use super::tables::PolicyTables;
 use super::tier::Tiers;
 use super::views::{AgentFacts, ToolFacts};
 use crate::catalog::{Catalog, Tool};
-use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
 use crate::id::ToolNo;
 use crate::json::{Object, to_text};
 use crate::script::{Dynamic, Script};
@@ -99,6 +99,7 @@ impl PolicySet {
             functions.extend(own.into_iter().filter(|f| f.phase != Phase::Rules));
         }
         let tiers = Arc::new(Tiers::new(tiers));
+        unknown_tiers(&rules, &tiers, &mut found);
         let broken = found.has_errors();
         diagnostics.extend(found);
         let digest = *hash.finalize().as_bytes();
@@ -309,6 +310,21 @@ impl PolicySet {
             return AgentDecision::Open;
         }
         AgentDecision::Deny { reason: Reason::NotAllowed, rule: nowhere() }
+    }
+}
+
+/// A tier that is not on the ladder is a flat peer, or a slip of the pen; the latter is likely where a rung
+/// is spelled almost the same.
+fn unknown_tiers(rules: &[Rule], tiers: &Tiers, diagnostics: &mut Diagnostics) {
+    for rule in rules {
+        for tier in rule.tiers().filter(|t| !tiers.order().contains(t)) {
+            let Some(near) = did_you_mean(tier, tiers.order().iter().map(|t| &**t)) else { continue };
+            let message = format!("`{tier}` is not in `tiers.order`");
+            let mut d = Diagnostic::warning("unknown-tier", &*rule.at.file, message)
+                .help(format!("did you mean `{near}`? A tier beside the ladder reaches only itself"));
+            d.line = rule.at.line;
+            diagnostics.push(d);
+        }
     }
 }
 

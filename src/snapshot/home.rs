@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::auth::Authenticator;
 use crate::diagnostic::SourceFile;
 use crate::id::UpstreamId;
+use crate::policy::PolicyTables;
 use crate::upstream::UpstreamConfig;
 
 use super::ServerSettings;
@@ -25,6 +26,8 @@ pub struct Home {
     pub library: Vec<SourceFile>,
     /// `policies/*.rhai`, in file-name order.
     pub policies: Vec<SourceFile>,
+    /// `[[allow]]`, `[[deny]]` and their kin of docent.toml.
+    pub tables: PolicyTables,
     /// `index/ranking.toml`
     pub ranking: Option<SourceFile>,
     /// `index/synonyms.toml`

@@ -12,6 +12,7 @@
 mod clients;
 mod docs;
 mod openapi;
+mod policies;
 mod support;
 mod tidy;
 mod wire_boundary;

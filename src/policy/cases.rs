@@ -1,0 +1,256 @@
+//! Cases: what a policy is expected to decide, as `policies/cases/*.yaml` writes it down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::principal::Principal;
+use super::set::PolicySet;
+use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolAnnotations};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
+use crate::id::{AgentId, Scope, ToolId, UpstreamId};
+use crate::json::Object;
+use crate::schema::SchemaText;
+
+/// A file of cases.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Tools that the cases speak of; without them the home's own.
+    tools: Option<Vec<ToolSketch>>,
+    /// Callers by the name that cases use.
+    #[serde(default)]
+    callers: BTreeMap<String, CallerSketch>,
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolSketch {
+    id: ToolId,
+    #[serde(default)]
+    category: String,
+    #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
+    read_only: Option<bool>,
+    #[serde(default)]
+    destructive: Option<bool>,
+    #[serde(default)]
+    idempotent: Option<bool>,
+    #[serde(default)]
+    open_world: Option<bool>,
+    tier: Option<String>,
+    #[serde(default)]
+    scopes: Vec<Scope>,
+    #[serde(default)]
+    facts: Object,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallerSketch {
+    #[serde(default)]
+    scopes: BTreeSet<Scope>,
+    agent: Option<AgentId>,
+    tier: Option<String>,
+    #[serde(default)]
+    claims: Object,
+}
+
+/// One case: a single decision (`tool`, `expect`), or a whole roster (`visible`, `callable`).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    caller: String,
+    tool: Option<String>,
+    args: Option<Object>,
+    /// `permit`, `deny`, `challenge`, `confirm` or `conditional`.
+    expect: Option<String>,
+    /// The scopes of a challenge.
+    scopes: Option<Vec<Scope>>,
+    /// Words that the reason must contain.
+    reason: Option<String>,
+    /// Whether the caller may know of the tool.
+    seen: Option<bool>,
+    /// Exactly the tools that the caller sees.
+    visible: Option<BTreeSet<ToolId>>,
+    /// Exactly the tools that it may call.
+    callable: Option<BTreeSet<ToolId>>,
+}
+
+/// What came of one case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CaseOutcome {
+    /// The file and the name of the case.
+    pub name: String,
+    /// Whether everything was as expected.
+    pub ok: bool,
+    /// What was not, one line each, with the rule that decided.
+    pub diff: String,
+    /// The rules and functions that had a say, as `file:line`, for coverage.
+    pub reached: Vec<String>,
+}
+
+impl PolicySet {
+    /// Runs a file of cases; `home` is the catalog for files without tools of their own.
+    pub fn run_cases(
+        &self,
+        file: &SourceFile,
+        home: &Catalog,
+        diagnostics: &mut Diagnostics,
+    ) -> Vec<CaseOutcome> {
+        let parsed: File = match serde_saphyr::from_str(&file.text) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                diagnostics.push(malformed(file, &error));
+                return Vec::new();
+            }
+        };
+        let own = parsed.tools.map(|tools| sketched(tools, diagnostics));
+        let catalog = own.as_ref().unwrap_or(home);
+        let callers: BTreeMap<String, Principal> = parsed
+            .callers
+            .into_iter()
+            .map(|(name, sketch)| (name.clone(), sketch.principal(&name)))
+            .collect();
+        parsed
+            .cases
+            .iter()
+            .map(|case| {
+                let mut reached = Vec::new();
+                let diff = match callers.get(&case.caller) {
+                    Some(who) => self.check(case, catalog, who, &mut reached),
+                    None => vec![format!("the file has no caller `{}` under `callers`", case.caller)],
+                };
+                let name = format!("{}: {}", file.name, case.name);
+                CaseOutcome { name, ok: diff.is_empty(), diff: diff.join("\n"), reached }
+            })
+            .collect()
+    }
+
+    fn check(
+        &self,
+        case: &Case,
+        catalog: &Catalog,
+        who: &Principal,
+        reached: &mut Vec<String>,
+    ) -> Vec<String> {
+        let mut diff = Vec::new();
+        if let Some(id) = &case.tool {
+            self.check_tool(case, id, catalog, who, &mut diff, reached);
+        } else if case.visible.is_none() && case.callable.is_none() {
+            diff.push("a case needs `tool`, `visible` or `callable`".to_owned());
+        }
+        let roster = self.roster(catalog, who);
+        for (what, expected, found) in
+            [("visible", &case.visible, &roster.visible), ("callable", &case.callable, &roster.callable)]
+        {
+            let Some(expected) = expected else { continue };
+            let found: BTreeSet<ToolId> =
+                found.iter().filter_map(|no| catalog.get(no)).map(|t| t.id.clone()).collect();
+            diff.extend(expected.difference(&found).map(|id| format!("- {what}: {id} is not")));
+            diff.extend(
+                found.difference(expected).map(|id| format!("+ {what}: {id} is, and is not expected")),
+            );
+        }
+        diff
+    }
+
+    fn check_tool(
+        &self,
+        case: &Case,
+        id: &str,
+        catalog: &Catalog,
+        who: &Principal,
+        diff: &mut Vec<String>,
+        reached: &mut Vec<String>,
+    ) {
+        let explained =
+            catalog.lookup(id).and_then(|(no, _)| self.explain(catalog, who, no, case.args.as_ref()));
+        let Some(found) = explained else {
+            diff.push(format!("there is no tool `{id}`"));
+            return;
+        };
+        let spoke = found.steps.iter().filter(|s| s.answer != "abstain");
+        reached.extend(spoke.map(|s| format!("{}:{}", s.rule.file, s.rule.line)));
+        let place = match &*found.rule.file {
+            "" => "by default".to_owned(),
+            file => format!("at {file}:{}", found.rule.line),
+        };
+        let mut differs = |what: &str, expected: &str, got: &str| {
+            diff.push(format!("- {what}: {expected}\n+ {what}: {got} ({place}: {})", found.reason));
+        };
+        match &case.expect {
+            Some(expected) if expected != found.decision => differs("expect", expected, found.decision),
+            None if case.seen.is_none() => differs("expect", "(missing)", found.decision),
+            _ => {}
+        }
+        if let Some(seen) = case.seen.filter(|s| *s != found.visible) {
+            differs("seen", &seen.to_string(), &found.visible.to_string());
+        }
+        if let Some(scopes) = case.scopes.as_ref().filter(|s| **s != found.scopes) {
+            differs("scopes", &format!("{scopes:?}"), &format!("{:?}", found.scopes));
+        }
+        if let Some(reason) = case.reason.as_ref().filter(|r| !found.reason.contains(r.as_str())) {
+            differs("reason", reason, &found.reason);
+        }
+    }
+
+    /// Every rule, as `file:line`: what coverage is measured against.
+    pub fn places(&self) -> Vec<String> {
+        self.inner().rules.iter().map(|r| format!("{}:{}", r.at.file, r.at.line)).collect()
+    }
+}
+
+fn malformed(file: &SourceFile, error: &serde_saphyr::Error) -> Diagnostic {
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or("not the form of a case file").to_owned();
+    let diagnostic = Diagnostic::error("bad-case", &*file.name, message)
+        .help("policies/README.md shows a case file; a misspelt key is refused too");
+    match error.location() {
+        Some(at) => {
+            let number = |n: u64| usize::try_from(n).unwrap_or(0);
+            diagnostic.at(&file.text, number(at.line()), number(at.column()))
+        }
+        None => diagnostic,
+    }
+}
+
+impl CallerSketch {
+    fn principal(self, name: &str) -> Principal {
+        Principal {
+            subject: Arc::from(name),
+            scopes: self.scopes,
+            agent: self.agent,
+            tier: self.tier.map(Arc::from),
+            claims: Arc::new(self.claims),
+            ..Principal::default()
+        }
+    }
+}
+
+fn sketched(tools: Vec<ToolSketch>, diagnostics: &mut Diagnostics) -> Catalog {
+    let mut builder = CatalogBuilder::new(Vec::new());
+    for sketch in tools {
+        let (upstream, name) = sketch.id.as_str().split_once('.').unwrap_or((sketch.id.as_str(), "tool"));
+        let Ok(upstream) = UpstreamId::parse(upstream) else { continue };
+        let mut tool = Tool::new(sketch.id.clone(), upstream, name, SchemaText::empty_object());
+        tool.category = Arc::from(sketch.category);
+        tool.tags = sketch.tags.into_iter().map(Arc::from).collect();
+        tool.annotations = ToolAnnotations {
+            title: None,
+            read_only: sketch.read_only,
+            destructive: sketch.destructive,
+            idempotent: sketch.idempotent,
+            open_world: sketch.open_world,
+        };
+        tool.tier = sketch.tier.map(Arc::from);
+        tool.scopes = Arc::from(sketch.scopes);
+        tool.facts = Arc::new(sketch.facts.into_iter().collect());
+        builder.push(tool);
+    }
+    builder.build(diagnostics)
+}
