@@ -6,24 +6,34 @@
 mod api;
 mod bare;
 mod compose;
+mod context;
 mod contract;
 mod engine;
 mod envelope;
+mod host;
 mod lines;
+mod made;
 mod plan;
 mod pointer;
+mod projector;
 mod read;
 mod reply;
 mod request;
 mod scan;
+mod script;
+#[cfg(test)]
+mod script_tests;
 mod scrub;
 mod sink;
 mod spec;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod view;
 
 pub use api::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped};
 pub use bare::unprojected;
-pub use engine::{Projection, Projector};
+pub use engine::Projection;
+pub use projector::Projector;
 pub use spec::ProjectionSpec;

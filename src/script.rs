@@ -21,7 +21,7 @@ pub use compile::{Function, Script};
 pub use dialect::{Dialect, Limits};
 pub use engine::{EngineBuilder, HostItem, HostKind, ScriptEngine};
 pub use error::{ErrorKind, Frame, ScriptError, fault};
-pub use meter::checkpoint;
+pub use meter::{checkpoint, waiting};
 
 /// What a host function returns when it may fail: build the error with [`fault`].
 pub type HostResult<T> = Result<T, Box<HostError>>;

@@ -16,7 +16,7 @@ use crate::json::{self as bounded, JsonText};
 
 /// Bytes of all blocks that are not text (images, audio, files as base64): with the envelope a result stays
 /// under the 1 MiB at which stock clients refuse an event.
-const BLOCK_BYTES_MAX: usize = 768 * 1024;
+pub(super) const BLOCK_BYTES_MAX: usize = 768 * 1024;
 /// Bytes beyond the cut over which secrets are still looked for.
 const SCRUB_WINDOW: usize = 8 * 1024;
 /// How a cut text says so; the numbers come in front of the text so that a reader learns it first.

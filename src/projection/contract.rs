@@ -143,7 +143,7 @@ impl Contract {
         let mut names: Vec<(String, usize)> =
             spec.families.iter().map(|f| (f.value.clone(), f.offset)).collect();
         if names.is_empty() {
-            let Some(mapping) = mapping.filter(|_| !spec.has_project()) else {
+            let Some(mapping) = mapping else {
                 return Self::Free;
             };
             let name = generated(mapping, &mut definitions);
@@ -179,17 +179,6 @@ impl Contract {
             Self::Bare(schema) => first_problem(schema, value, "", validators),
             Self::Free | Self::Enveloped(_) => Ok(()),
         }
-    }
-}
-
-impl ProjectionSpec {
-    /// Whether a script shapes the replies (its functions are known only when it is compiled).
-    fn has_project(&self) -> bool {
-        self.script.as_ref().is_some_and(|s| {
-            let name = s.project.as_deref().unwrap_or("project");
-            let run = s.run.as_deref().unwrap_or("run");
-            [name, run].iter().any(|n| s.source.text.contains(&format!("fn {n}(")))
-        })
     }
 }
 

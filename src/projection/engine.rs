@@ -1,117 +1,70 @@
 //! A projection compiled from its spec: the request it makes, the shape it gives, the schema it keeps.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::compose::{Data, Finish};
-use super::contract::{Contract, Definitions, SharedDefinitions};
+use super::contract::Contract;
 use super::envelope::Notes;
 use super::plan::{Found, Plan};
-use super::pointer::Pointer;
 use super::request::Request;
+use super::script::{Roles, described};
 use super::sink::RecordSink;
-use super::spec::{LinesSpec, MappingSpec, PagingMode, ProjectionSpec};
-use super::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped, bare, reply, scan};
+use super::spec::{LinesSpec, MappingSpec, PagingMode};
+use super::{CallFacts, ResultBudget, ScriptCalls, Shaped, bare, reply, scan};
 use crate::call::{ErrorCode, ReplyBody, ToolError, UpstreamReply, UpstreamRequest};
-use crate::catalog::Tool;
-use crate::diagnostic::{Diagnostics, Severity};
 use crate::json::{self as bounded, Object};
 use crate::limits::RESULT_RECORDS;
 use crate::schema::{SchemaText, Validators};
 
-/// Compiles projections: one for a load of the home, so that scripts and schemas are shared.
-#[derive(Debug, Default)]
-pub struct Projector {
-    validators: Arc<Validators>,
-    packs: Mutex<Vec<(Arc<PackSources>, SharedDefinitions)>>,
-}
-
-impl Projector {
-    /// A compiler that shares validators with the rest of the gateway.
-    pub fn new(validators: Arc<Validators>) -> Self {
-        Self { validators, packs: Mutex::default() }
-    }
-
-    /// Compiles one tool's shaping. `None`, with diagnostics, where it cannot be used.
-    pub fn compile(
-        &self,
-        tool: &Tool,
-        spec: &ProjectionSpec,
-        diagnostics: &mut Diagnostics,
-    ) -> Option<Projection> {
-        let before = diagnostics.count(Severity::Error);
-        let input = tool.input_schema.value();
-        let definitions = self.definitions(&spec.pack, diagnostics);
-        let request = spec.request.as_ref().map(|r| Request::compile(r, &spec.place, &input, diagnostics));
-        let mapping = match (&spec.mapping, &spec.lines) {
-            (Some(mapping), Some(_)) if mapping.collection.is_none() => {
-                Some(MappingSpec { collection: Some(Pointer::default()), ..mapping.clone() })
-            }
-            (None, Some(lines)) => Some(lines.mapping()),
-            (mapping, _) => mapping.clone(),
-        };
-        let contract = Contract::compose(
-            &tool.name,
-            spec,
-            mapping.as_ref(),
-            &definitions,
-            &self.validators,
-            diagnostics,
-        );
-        let takes = |name: &str| input.pointer(&format!("/properties/{name}")).is_some();
-        let sound = diagnostics.count(Severity::Error) == before;
-        sound.then(|| Projection {
-            read_only: tool.annotations.is_read_only(),
-            request,
-            lines: spec.lines.clone(),
-            mapping: mapping.map(|m| (Plan::compile(&m), m)),
-            takes_offset: takes("offset"),
-            takes_limit: takes("limit"),
-            contract,
-            validators: Arc::clone(&self.validators),
-        })
-    }
-
-    /// The shared definitions of a pack, loaded (and their mistakes told) once.
-    fn definitions(&self, pack: &Arc<PackSources>, diagnostics: &mut Diagnostics) -> SharedDefinitions {
-        let mut packs = self.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, found)) = packs.iter().find(|(p, _)| Arc::ptr_eq(p, pack)) {
-            return Arc::clone(found);
-        }
-        let loaded = Arc::new(Definitions::load(&pack.schemas, diagnostics));
-        packs.push((Arc::clone(pack), Arc::clone(&loaded)));
-        loaded
-    }
-}
-
 /// The compiled shaping of one tool. Immutable and shared.
 #[derive(Debug)]
 pub struct Projection {
-    read_only: bool,
-    request: Option<Request>,
-    lines: Option<LinesSpec>,
-    mapping: Option<(Plan, MappingSpec)>,
-    takes_offset: bool,
-    takes_limit: bool,
-    contract: Contract,
-    validators: Arc<Validators>,
+    pub(super) read_only: bool,
+    pub(super) request: Option<Request>,
+    pub(super) roles: Option<Roles>,
+    pub(super) lines: Option<LinesSpec>,
+    pub(super) mapping: Option<(Plan, MappingSpec)>,
+    pub(super) takes_offset: bool,
+    pub(super) takes_limit: bool,
+    /// Defaults of the input schema, for arguments that are absent.
+    pub(super) defaults: Object,
+    pub(super) contract: Contract,
+    pub(super) validators: Arc<Validators>,
 }
+
+/// Bytes of a mapping's records that a script is handed besides: more than any result keeps.
+const MAPPED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Projection {
     /// Whether a script makes the whole result: call [`Projection::run`] instead of request, invoke, shape.
     pub fn is_script(&self) -> bool {
-        false
+        self.roles.as_ref().is_some_and(Roles::runs)
     }
 
     /// What to ask the upstream: the template's or script's request, else the arguments for the adapter.
     pub fn request(&self, args: &Object, facts: &CallFacts) -> Result<UpstreamRequest, ToolError> {
-        let _ = facts;
+        if let Some(roles) = self.roles.as_ref().filter(|r| r.requests()) {
+            let asked = roles.request(&self.filled(args), facts);
+            return asked.map(UpstreamRequest::Http).map_err(|(error, detail)| {
+                if !detail.is_empty() {
+                    tracing::error!(tool.id = %facts.tool, request.id = %facts.correlation_id, detail, "a request script failed");
+                }
+                error
+            });
+        }
         match &self.request {
-            Some(request) => request.build(args).map(UpstreamRequest::Http),
+            Some(request) => request.build(&self.filled(args)).map(UpstreamRequest::Http),
             None => Ok(UpstreamRequest::Arguments(args.clone())),
         }
+    }
+
+    fn filled(&self, args: &Object) -> Object {
+        let mut filled = self.defaults.clone();
+        filled.extend(args.iter().map(|(k, v)| (k.clone(), v.clone())));
+        filled
     }
 
     /// Shapes a reply. Blocks for as long as a script may run where there is one.
@@ -123,21 +76,38 @@ impl Projection {
         budget: &ResultBudget,
     ) -> Shaped {
         let finish = self.finish(&facts.correlation_id, budget, reply::size(reply));
+        let args = &self.filled(args);
+        let own = self.roles.as_ref().map_or(Ok(None), |r| r.failed(reply, args, facts));
+        match own {
+            Ok(Some(error)) => return finish.failure(error),
+            Ok(None) => {}
+            Err(error) => {
+                let internal = bare::internal(&facts.correlation_id);
+                return finish.failure(internal).with_detail(described(&error));
+            }
+        }
         if let Some(error) = self.failed(reply) {
             return finish.failure(error);
         }
-        if self.mapping.is_none() && matches!(self.contract, Contract::Free) {
+        let projecting = self.roles.as_ref().filter(|r| r.projects());
+        if self.mapping.is_none() && projecting.is_none() && matches!(self.contract, Contract::Free) {
             return bare::unprojected(reply, budget);
         }
         let mut notes = Notes::default();
         reply.warnings.iter().for_each(|w| notes.warn(w));
+        if let Some(roles) = projecting {
+            return match self.mapped_for_script(reply, args, budget, &mut notes) {
+                Ok(mapped) => roles.project(reply, mapped, args, facts, notes, &finish),
+                Err(why) => finish.unreadable(&why),
+            };
+        }
         match self.data(reply, args, budget, &mut notes) {
             Ok(data) => finish.success(data, notes),
             Err(why) => finish.unreadable(&why),
         }
     }
 
-    /// Runs the script's `run(args, ctx)`; `calls` is used from this thread and may block it.
+    /// Runs the script's `run(args, ctx)`; `calls` is used from the thread that runs it and may block it.
     pub fn run(
         &self,
         args: &Object,
@@ -145,8 +115,12 @@ impl Projection {
         calls: &Arc<dyn ScriptCalls>,
         budget: &ResultBudget,
     ) -> Shaped {
-        let _ = (args, calls, budget);
-        Shaped::failed(bare::internal(&facts.correlation_id), 0)
+        let Some(roles) = &self.roles else {
+            return Shaped::failed(bare::internal(&facts.correlation_id), 0);
+        };
+        roles.run(&self.filled(args), facts, calls, |bytes_in, conclude| {
+            conclude(&self.finish(&facts.correlation_id, budget, bytes_in))
+        })
     }
 
     /// The schema that every success fits, to be advertised.
@@ -195,16 +169,14 @@ impl Projection {
         budget: &ResultBudget,
         notes: &mut Notes,
     ) -> Result<Data, String> {
-        let source = match &self.lines {
-            Some(lines) => Cow::Owned(lines.to_json(&reply::plain_text(reply))),
-            None => reply::json_text(reply)?,
-        };
+        let source = self.source(reply)?;
         match &self.mapping {
             Some((plan, spec)) => self.mapped(plan, spec, &source, args, budget, notes),
             None => Data::read(scan::checked(source.as_bytes())?, budget.records, notes),
         }
     }
 
+    /// Runs the mapping into a sink; `None` where there is none.
     fn mapped(
         &self,
         plan: &Plan,
@@ -214,15 +186,14 @@ impl Projection {
         budget: &ResultBudget,
         notes: &mut Notes,
     ) -> Result<Data, String> {
-        let family = match &self.contract {
-            Contract::Enveloped(envelope) => envelope.family_names().next().unwrap_or_default().to_owned(),
-            Contract::Free | Contract::Bare(_) => String::new(),
+        let (family, keep): (String, &[String]) = match &self.contract {
+            Contract::Enveloped(envelope) => {
+                let family = envelope.family_names().next().unwrap_or_default();
+                (family.to_owned(), envelope.required(family).1)
+            }
+            Contract::Free | Contract::Bare(_) => (String::new(), &[]),
         };
         let window = self.window(spec, args, budget);
-        let keep = match &self.contract {
-            Contract::Enveloped(envelope) => envelope.required(&family).1,
-            Contract::Free | Contract::Bare(_) => &[],
-        };
         let mut sink = RecordSink::new(window.limit, budget.result_bytes).keeping(keep);
         if window.local {
             sink = sink.skipping(window.offset);
@@ -238,6 +209,36 @@ impl Projection {
             return Ok(Data::Other { text: in_family(&family, &record), family });
         }
         Ok(window.page(family, spec, &found, sink))
+    }
+
+    /// What the mapping makes of a reply for the script beside it: a list of records, or one record.
+    fn mapped_for_script(
+        &self,
+        reply: &UpstreamReply,
+        args: &Object,
+        budget: &ResultBudget,
+        notes: &mut Notes,
+    ) -> Result<Option<String>, String> {
+        let Some((plan, spec)) = &self.mapping else { return Ok(None) };
+        let source = self.source(reply)?;
+        let mut sink = RecordSink::new(self.window(spec, args, budget).limit, MAPPED_BYTES_MAX);
+        let found = plan.run(&source, &mut sink)?;
+        sink.fault()?;
+        notes.cuts(found.cuts);
+        let kept = u64::try_from(sink.len()).unwrap_or(u64::MAX);
+        if plan.is_list() && found.records > kept {
+            notes.omit("records", Some(found.records - kept), "limit", "narrow the query");
+        }
+        let records = sink.into_parts();
+        Ok(Some(if plan.is_list() { format!("[{}]", records.join(",")) } else { records.concat() }))
+    }
+
+    /// The JSON text of a reply; a table of text becomes a list.
+    fn source<'a>(&self, reply: &'a UpstreamReply) -> Result<Cow<'a, str>, String> {
+        match &self.lines {
+            Some(lines) => Ok(Cow::Owned(lines.to_json(&reply::plain_text(reply)))),
+            None => reply::json_text(reply),
+        }
     }
 
     fn window(&self, spec: &MappingSpec, args: &Object, budget: &ResultBudget) -> Window {
@@ -310,18 +311,5 @@ impl Window {
         let asked = self.local && !over_bytes;
         let why = if over_bytes { "byte_budget" } else { "limit" };
         Data::Page { family, items: sink.into_parts(), page, beyond: if asked { 0 } else { beyond }, why }
-    }
-}
-
-impl LinesSpec {
-    /// The mapping of a table without one: every line a record, every column a field.
-    fn mapping(&self) -> MappingSpec {
-        let pointer = |name: &String| Pointer(vec![super::pointer::Step::Key(name.clone())]);
-        MappingSpec {
-            collection: Some(Pointer::default()),
-            fields: self.columns.iter().map(|c| (c.clone(), pointer(c))).collect(),
-            paging: PagingMode::Complete,
-            ..MappingSpec::default()
-        }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::PackSources;
 use super::pointer::Pointer;
+use super::request::refused_header;
 use super::spec::{
     BodyNode, BodySpec, LinesSpec, MappingSpec, PagingMode, Place, ProjectionSpec, RequestSpec, ScriptSpec,
     TruncateSpec,
@@ -20,17 +21,6 @@ use crate::settings::{Located, Section};
 const FIELDS_MAX: usize = 200;
 /// Bytes a text of a result may keep: beyond the result budget it could not be sent anyway.
 const TRUNCATE_BYTES: std::ops::RangeInclusive<usize> = 8..=65_536;
-/// Headers that belong to the upstream's own settings or to the connection, never to a tool.
-const HEADERS_REFUSED: [&str; 8] = [
-    "authorization",
-    "host",
-    "cookie",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "proxy-authorization",
-    "upgrade",
-];
 
 impl ProjectionSpec {
     /// Reads the shaping keys of a tool's table: `request`, `script`, `lines`, `collection`, `fields`,
@@ -90,9 +80,7 @@ fn read_request(tool: &mut Section) -> Option<RequestSpec> {
     }
     for (name, text) in section.string_table("headers") {
         let lower = name.to_ascii_lowercase();
-        let token = !lower.is_empty()
-            && lower.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
-        if HEADERS_REFUSED.contains(&lower.as_str()) || !token {
+        if refused_header(&lower) {
             let message = format!("the header `{name}` cannot be set by a tool");
             section.error(
                 text.offset,

@@ -21,8 +21,6 @@ pub(super) struct Request {
     spec: RequestSpec,
     /// Arguments that the template names itself; `body = "*"` takes the others.
     used: BTreeSet<String>,
-    /// Defaults of the input schema, for arguments that are absent.
-    defaults: Object,
 }
 
 impl Request {
@@ -61,18 +59,11 @@ impl Request {
             BodySpec::Json(node, offset) => node.arguments(&mut |name| check(name, *offset)),
             BodySpec::Empty | BodySpec::Rest | BodySpec::Form(_) => {}
         }
-        let defaults = properties
-            .iter()
-            .filter_map(|(name, schema)| Some((name.clone(), schema.get("default")?.clone())))
-            .collect();
-        Self { spec: spec.clone(), used, defaults }
+        Self { spec: spec.clone(), used }
     }
 
-    /// The request for one call.
+    /// The request for one call, defaults already filled in.
     pub(super) fn build(&self, args: &Object) -> Result<HttpRequest, ToolError> {
-        let mut filled = self.defaults.clone();
-        filled.extend(args.iter().map(|(k, v)| (k.clone(), v.clone())));
-        let args = &filled;
         Ok(HttpRequest {
             method: self.spec.method.clone(),
             path: path(&self.spec.path.value, args)?,
@@ -124,6 +115,30 @@ impl BodyNode {
     }
 }
 
+/// Headers that belong to the upstream's own settings or to the connection, never to a tool.
+const HEADERS_REFUSED: [&str; 8] = [
+    "authorization",
+    "host",
+    "cookie",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "proxy-authorization",
+    "upgrade",
+];
+
+/// Whether a tool may not set a header (its name in lower case), or it is no header name at all.
+pub(super) fn refused_header(lower: &str) -> bool {
+    let token = !lower.is_empty()
+        && lower.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    !token || HEADERS_REFUSED.contains(&lower)
+}
+
+/// One path segment, encoded; `None` for what cannot be one: empty, `.`, `..`.
+pub(super) fn encode_segment(text: &str) -> Option<String> {
+    (!matches!(text, "" | "." | "..")).then(|| utf8_percent_encode(text, SEGMENT).to_string())
+}
+
 fn invalid(name: &str, why: &str) -> ToolError {
     ToolError::new(ErrorCode::InvalidArgument, format!("the argument `{name}` {why}"))
         .field(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
@@ -154,13 +169,13 @@ fn path(template: &Template, args: &Object) -> Result<String, ToolError> {
                 let parts: Vec<&str> =
                     if *segments { text.trim_matches('/').split('/').collect() } else { vec![&text] };
                 for (i, part) in parts.iter().enumerate() {
-                    if part.is_empty() || *part == "." || *part == ".." {
-                        return Err(invalid(name, "must not be empty, `.` or `..`, nor have such a segment"));
-                    }
                     if i > 0 {
                         out.push('/');
                     }
-                    out.extend(utf8_percent_encode(part, SEGMENT));
+                    let encoded = encode_segment(part);
+                    out.push_str(&encoded.ok_or_else(|| {
+                        invalid(name, "must not be empty, `.` or `..`, nor have such a segment")
+                    })?);
                 }
             }
         }
@@ -246,8 +261,10 @@ mod tests {
     #[test]
     fn arguments_are_encoded_and_absent_ones_drop_their_pair() {
         let toml = "request = { path = \"/r/{owner}/c/{*file}\", query = { q = \"{q}\", l = \"{labels}\", p = \"{page}\", s = \"x-{q}\" }, headers = { X-Mode = \"{mode}\" } }";
-        let schema = json!({"properties": {"owner": {}, "file": {}, "q": {}, "labels": {}, "page": {"default": 1}, "mode": {}}});
-        let args = json!({"owner": "a/b?c", "file": "src/ü.rs", "labels": ["x", "y&z"], "mode": null});
+        let schema =
+            json!({"properties": {"owner": {}, "file": {}, "q": {}, "labels": {}, "page": {}, "mode": {}}});
+        let args =
+            json!({"owner": "a/b?c", "file": "src/ü.rs", "labels": ["x", "y&z"], "page": 1, "mode": null});
         let request = build(toml, &schema, &args).unwrap();
         assert_eq!(request.path, "/r/a%2Fb%3Fc/c/src/%C3%BC.rs");
         assert_eq!(

@@ -113,6 +113,22 @@ pub(super) fn exceeded() -> Option<Stop> {
     stop
 }
 
+/// For host functions that wait for others (an upstream, another tool): the evaluation's clock stands still
+/// and what is allocated meanwhile is not its own. Evaluations inside `work` are metered for themselves.
+pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    let Some(before) = RUNNING.get() else { return work() };
+    let (begin, held_before) = (Clock::system().now(), held().unwrap_or(0));
+    RUNNING.set(None);
+    let result = work();
+    let grown = held().unwrap_or(0).wrapping_sub(held_before);
+    RUNNING.set(Some(Running {
+        deadline: before.deadline + Clock::system().now().saturating_duration_since(begin),
+        held: before.held.wrapping_add(grown),
+        ..before
+    }));
+    result
+}
+
 /// For host functions that work long: an error once the evaluation's time or memory is used up.
 pub fn checkpoint() -> HostResult<()> {
     match exceeded() {

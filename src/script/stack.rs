@@ -54,6 +54,22 @@ pub fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Resu
     answer.recv().map_err(|_closed| NoThread)
 }
 
+/// Runs `work` on a deep thread of its own where this one is not deep: for evaluations that wait for other
+/// evaluations, which must never wait for each other's place in the pool.
+pub fn run_apart<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, NoThread> {
+    if is_deep() {
+        return Ok(work());
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("docent-script-run".to_owned()).stack_size(STACK_BYTES);
+        let deep = || {
+            adopt_current_thread();
+            work()
+        };
+        thread.spawn_scoped(scope, deep).map_err(|_io| NoThread)?.join().map_err(|_panic| NoThread)
+    })
+}
+
 static POOL: LazyLock<Option<SyncSender<Job>>> = LazyLock::new(|| {
     let (sender, receiver) = sync_channel::<Job>(POOL_QUEUE);
     let receiver = Arc::new(Mutex::new(receiver));
@@ -93,5 +109,7 @@ mod tests {
             assert_eq!(run(|| -> u8 { panic!("planted") }), Err(NoThread));
         }
         assert_eq!(run(|| 7), Ok(7));
+        assert_eq!(run_apart(is_deep), Ok(true));
+        assert_eq!(run_apart(|| -> u8 { panic!("planted") }), Err(NoThread));
     }
 }

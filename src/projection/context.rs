@@ -1,0 +1,390 @@
+//! What a script is given for one call: the reply, the request it builds, and `ctx`.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::envelope::Notes;
+use super::made::{self, Made};
+use super::request::{encode_segment, refused_header};
+use super::view::View;
+use super::{CallFacts, ScriptCalls, reply, scan};
+use crate::call::{HttpBody, HttpRequest, ToolError, UpstreamReply};
+use crate::json::{self as bounded, Object};
+use crate::script::{Array, Dynamic, HostResult, fault, waiting};
+
+/// Bytes of text a script is handed at once: the ceiling on its texts.
+const TEXT_MAX: usize = 256 * 1024;
+/// Lines a script is handed at once: the ceiling on its lists.
+const LINES_MAX: usize = 1_000;
+/// Requests and calls of one run; the gateway counts over all depths besides.
+const CALLS_MAX: usize = 32;
+/// Bytes of all replies of one run: two full reads of an upstream.
+const REPLY_BYTES_MAX: usize = 2 * crate::limits::UPSTREAM_READ_BYTES;
+/// The longest `ctx.wait`, and all of one run together.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// An object as scripts see it: a member that is not there is `()`, no fault.
+pub(super) fn object(object: &Object) -> Dynamic {
+    View::new(Arc::from(bounded::to_text(object))).value()
+}
+
+/// An upstream's reply as scripts see it.
+#[derive(Debug, Clone)]
+pub(super) struct Reply(Arc<ReplyState>);
+
+#[derive(Debug)]
+struct ReplyState {
+    reply: UpstreamReply,
+    /// What a mapping made of the body, where there is one besides the script.
+    mapped: Option<String>,
+    body: OnceLock<Result<View, String>>,
+}
+
+impl Reply {
+    pub(super) fn new(reply: &UpstreamReply, mapped: Option<String>) -> Self {
+        Self(Arc::new(ReplyState { reply: reply.clone(), mapped, body: OnceLock::new() }))
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.0.reply.status
+    }
+
+    pub(super) fn headers(&self) -> Dynamic {
+        let headers = &self.0.reply.headers;
+        object(&headers.iter().map(|(name, v)| (name.clone(), Value::from(v.as_str()))).collect())
+    }
+
+    fn view(&self) -> Result<View, String> {
+        let read = || {
+            let text = match &self.0.mapped {
+                Some(mapped) => mapped.clone(),
+                None => {
+                    let text = reply::json_text(&self.0.reply)?;
+                    scan::checked(text.as_bytes())
+                        .map_err(|e| format!("the upstream's answer is not JSON: {e}"))?;
+                    text.into_owned()
+                }
+            };
+            Ok(View::new(Arc::from(text)))
+        };
+        self.0.body.get_or_init(read).clone()
+    }
+
+    pub(super) fn body(&self) -> HostResult<Dynamic> {
+        self.view().map(|v| v.value()).map_err(fault)
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.view().is_ok()
+    }
+
+    pub(super) fn text(&self) -> String {
+        bounded::cut(&reply::plain_text(&self.0.reply), TEXT_MAX).to_owned()
+    }
+
+    pub(super) fn lines(&self) -> Array {
+        let text = reply::plain_text(&self.0.reply);
+        text.lines().take(LINES_MAX).map(|l| Dynamic::from(bounded::cut(l, 4_096).to_owned())).collect()
+    }
+
+    pub(super) fn rest_lines(&self) -> i64 {
+        let count = reply::plain_text(&self.0.reply).lines().count();
+        i64::try_from(count.saturating_sub(LINES_MAX)).unwrap_or(i64::MAX)
+    }
+}
+
+/// `request(method, path)` and its builders.
+#[derive(Debug, Clone)]
+pub(super) struct RequestBuilder(pub(super) HttpRequest);
+
+impl RequestBuilder {
+    pub(super) fn new(method: &str, path: &str) -> HostResult<Self> {
+        let method = method.to_ascii_uppercase();
+        if !["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"].contains(&method.as_str()) {
+            return Err(fault(format!("`{method}` is no HTTP method")));
+        }
+        let fine = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:@".contains(c);
+        if !path.starts_with('/') || !path.chars().all(fine) || path.split('/').any(|s| s == "." || s == "..")
+        {
+            return Err(fault(
+                "a path begins with `/`, is percent-encoded (`segment(…)`) and has no `.` or `..`; pairs go into `query`",
+            ));
+        }
+        let (query, headers) = (Vec::new(), Vec::new());
+        Ok(Self(HttpRequest { method, path: path.to_owned(), query, headers, body: None }))
+    }
+
+    pub(super) fn query(mut self, pairs: &Dynamic) -> HostResult<Self> {
+        self.0.query.extend(flat(pairs)?);
+        Ok(self)
+    }
+
+    pub(super) fn form(mut self, pairs: &Dynamic) -> HostResult<Self> {
+        self.0.body = Some(HttpBody::Form(flat(pairs)?));
+        Ok(self)
+    }
+
+    pub(super) fn header(mut self, name: &str, value: &str) -> HostResult<Self> {
+        let lower = name.to_ascii_lowercase();
+        if refused_header(&lower) || value.chars().any(|c| c.is_control() || !c.is_ascii()) {
+            return Err(fault(format!("the header `{name}` cannot be set like this")));
+        }
+        self.0.headers.push((lower, value.to_owned()));
+        Ok(self)
+    }
+
+    pub(super) fn json(mut self, body: &Dynamic) -> HostResult<Self> {
+        self.0.body = Some(HttpBody::Json(made::value_of(body).map_err(fault)?));
+        Ok(self)
+    }
+
+    pub(super) fn raw(mut self, content_type: &str, text: &str) -> HostResult<Self> {
+        if content_type.chars().any(|c| c.is_control() || !c.is_ascii()) {
+            return Err(fault("a content type has plain characters only"));
+        }
+        let bytes = bytes::Bytes::from(text.to_owned());
+        self.0.body = Some(HttpBody::Raw { content_type: content_type.to_owned(), bytes });
+        Ok(self)
+    }
+}
+
+/// A script's object (its own, or a view) as JSON.
+fn members(value: &Dynamic) -> HostResult<Object> {
+    match made::value_of(value).map_err(fault)? {
+        Value::Object(map) => Ok(map),
+        _ => Err(fault("an object is expected here, such as #{ name: value }")),
+    }
+}
+
+/// Pairs of an object: null is left out, a list repeats its name.
+fn flat(pairs: &Dynamic) -> HostResult<Vec<(String, String)>> {
+    let mut out = Vec::new();
+    for (name, value) in members(pairs)? {
+        let items = match value {
+            Value::Null => continue,
+            Value::Array(items) => items,
+            one => vec![one],
+        };
+        for item in items {
+            if item.is_object() || item.is_array() {
+                return Err(fault(format!("`{name}` is nested; pairs take texts, numbers and flat lists")));
+            }
+            out.push((name.clone(), super::template::plain(&item)));
+        }
+    }
+    Ok(out)
+}
+
+/// One encoded path segment.
+pub(super) fn segment(value: &Dynamic) -> HostResult<String> {
+    let text = super::template::plain(&made::value_of(value).map_err(fault)?);
+    encode_segment(&text).ok_or_else(|| fault("a path segment must not be empty, `.` or `..`"))
+}
+
+/// `ctx`.
+#[derive(Clone)]
+pub(super) struct Context(Arc<ContextState>);
+
+struct ContextState {
+    facts: CallFacts,
+    calls: Option<Arc<dyn ScriptCalls>>,
+    live: Mutex<Live>,
+}
+
+/// What a script changes while it runs.
+#[derive(Debug, Default)]
+struct Live {
+    notes: Notes,
+    calls: usize,
+    bytes: usize,
+    waited: Duration,
+    /// The failure of an inner call that ended the script.
+    failed: Option<ToolError>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+impl Context {
+    pub(super) fn new(facts: &CallFacts, calls: Option<&Arc<dyn ScriptCalls>>, notes: Notes) -> Self {
+        let live = Mutex::new(Live { notes, ..Live::default() });
+        Self(Arc::new(ContextState { facts: facts.clone(), calls: calls.cloned(), live }))
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn facts(&self) -> &CallFacts {
+        &self.0.facts
+    }
+
+    pub(super) fn claims(&self) -> Dynamic {
+        object(&self.0.facts.claims)
+    }
+
+    /// What the script told besides its result, and the inner failure that ended it, if one did.
+    pub(super) fn take(&self) -> (Notes, Option<ToolError>) {
+        let mut live = self.live();
+        (std::mem::take(&mut live.notes), live.failed.take())
+    }
+
+    /// Bytes of the replies so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.live().bytes
+    }
+
+    pub(super) fn warn(&self, text: &str) {
+        self.live().notes.warn(text);
+    }
+
+    pub(super) fn truncated(&self) {
+        self.live().notes.truncated = true;
+    }
+
+    pub(super) fn omit(&self, field: &str, reason: &str) {
+        self.live().notes.omit(
+            bounded::cut(field, 200),
+            None,
+            bounded::cut(reason, 200),
+            "see the tool's description",
+        );
+    }
+
+    fn calls(&self) -> HostResult<&Arc<dyn ScriptCalls>> {
+        let calls = self.0.calls.as_ref().ok_or_else(|| fault("calls can be made in `run` only"))?;
+        let mut live = self.live();
+        live.calls += 1;
+        if live.calls > CALLS_MAX {
+            return Err(fault(format!("more than {CALLS_MAX} calls in one run")));
+        }
+        Ok(calls)
+    }
+
+    fn count(&self, bytes: usize) -> HostResult<()> {
+        let mut live = self.live();
+        live.bytes += bytes;
+        if live.bytes > REPLY_BYTES_MAX {
+            return Err(fault(format!("the replies of one run have more than {REPLY_BYTES_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    /// Ends the script with the failure of an inner call as that of the whole.
+    fn end<T>(&self, error: ToolError) -> HostResult<T> {
+        let message = error.to_string();
+        self.live().failed = Some(error);
+        Err(fault(message))
+    }
+
+    pub(super) fn fetch(&self, request: &RequestBuilder) -> HostResult<Reply> {
+        let calls = self.calls()?;
+        match waiting(|| calls.fetch(request.0.clone())) {
+            Ok(found) => {
+                self.count(reply::size(&found))?;
+                let read_only = matches!(request.0.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+                match reply::failure(&found, read_only) {
+                    Some(error) => self.end(error),
+                    None => Ok(Reply::new(&found, None)),
+                }
+            }
+            Err(error) => self.end(error),
+        }
+    }
+
+    pub(super) fn try_fetch(&self, request: &RequestBuilder) -> HostResult<Dynamic> {
+        let calls = self.calls()?;
+        match waiting(|| calls.fetch(request.0.clone())) {
+            Ok(found) => {
+                self.count(reply::size(&found))?;
+                Ok(Dynamic::from(Reply::new(&found, None)))
+            }
+            Err(error) => Ok(Dynamic::from(Made::Failed(Box::new(error)))),
+        }
+    }
+
+    fn inner(&self, tool: &str, args: &Dynamic) -> HostResult<Result<Dynamic, ToolError>> {
+        let args = members(args)?;
+        let calls = self.calls()?;
+        match waiting(|| calls.call(tool, args)) {
+            Ok(found) => {
+                let text = bounded::to_text(&found);
+                self.count(text.len())?;
+                Ok(Ok(View::new(Arc::from(text)).value()))
+            }
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    pub(super) fn call(&self, tool: &str, args: &Dynamic) -> HostResult<Dynamic> {
+        match self.inner(tool, args)? {
+            Ok(found) => Ok(found),
+            Err(error) => self.end(error),
+        }
+    }
+
+    pub(super) fn try_call(&self, tool: &str, args: &Dynamic) -> HostResult<Dynamic> {
+        Ok(self.inner(tool, args)?.unwrap_or_else(|e| Dynamic::from(Made::Failed(Box::new(e)))))
+    }
+
+    pub(super) fn progress(&self, done: &Dynamic, total: &Dynamic, message: Option<&str>) -> HostResult<()> {
+        let number = |d: &Dynamic| match (d.as_float(), made::value_of(d)) {
+            (Ok(f), _) => Some(f),
+            (_, Ok(value)) => value.as_f64(),
+            _ => None,
+        };
+        let calls = self.0.calls.as_ref().ok_or_else(|| fault("progress is told in `run` only"))?;
+        let done = number(done).ok_or_else(|| fault("progress is a number"))?;
+        calls.progress(done, number(total), message.map(|m| bounded::cut(m, 500)));
+        Ok(())
+    }
+
+    pub(super) fn wait(&self, milliseconds: i64) -> HostResult<()> {
+        if self.0.calls.is_none() {
+            return Err(fault("waiting is for `run` only"));
+        }
+        let time = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+        {
+            let mut live = self.live();
+            live.waited += time;
+            if live.waited > WAIT_MAX {
+                return Err(fault("one run waits 10 s at most"));
+            }
+        }
+        waiting(|| std::thread::sleep(time));
+        Ok(())
+    }
+}
+
+/// Milliseconds since 1970 as RFC 3339 in UTC, to the second.
+pub(super) fn rfc3339(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days: years begin in March, eras have 400 years (146,097 days).
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{of_month:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_everyone_reads_them() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(1_795_996_799_999), "2026-11-29T23:59:59Z");
+    }
+}
