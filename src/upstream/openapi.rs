@@ -99,3 +99,6 @@ pub struct Import {
     /// What was found on the way: dangling references, schemas that had to be loosened.
     pub diagnostics: Diagnostics,
 }
+
+#[cfg(test)]
+mod tests;

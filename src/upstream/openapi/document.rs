@@ -249,19 +249,28 @@ fn parse(bytes: &[u8], name: &str) -> Result<Value, Box<Diagnostic>> {
 /// Events that aliases may replay: what they multiply is what a bomb is made of, and documents hardly use them.
 const YAML_REPLAYED_EVENTS_MAX: usize = 200_000;
 
+/// Levels of a YAML document: its parser takes ten times the stack of the JSON one per level, and the deepest
+/// document seen has 34.
+const YAML_DEPTH_MAX: usize = 64;
+
 /// The default budgets stop at 250,000 nodes; GitHub's document in YAML has three million.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 20_000_000,
             max_nodes: 10_000_000,
-            max_depth: JSON_DEPTH_MAX,
-            flow_nesting_limit: JSON_DEPTH_MAX,
+            max_depth: YAML_DEPTH_MAX,
+            flow_nesting_limit: YAML_DEPTH_MAX,
             max_total_scalar_bytes: OPENAPI_BYTES_MAX,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: YAML_REPLAYED_EVENTS_MAX,
         },
+        emit_comments: false,
+        // YAML 1.2: a property called `y` and the country code `NO` are texts.
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
     }
 }
 
