@@ -266,7 +266,6 @@ fn yaml_options() -> serde_saphyr::Options {
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: YAML_REPLAYED_EVENTS_MAX,
         },
-        emit_comments: false,
         // YAML 1.2: a property called `y` and the country code `NO` are texts.
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
