@@ -248,7 +248,7 @@ fn file(name: &str, argument: &str, value: &Value, kind: Option<&str>) -> Result
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let bytes = match (value.as_str(), text("base64"), text("text")) {
         (Some(plain), ..) => Bytes::from(plain.to_owned()),
-        (_, Some(encoded), None) => {
+        (_, Some(encoded), _) => {
             decode(encoded).ok_or_else(|| refused(argument, "`base64` is not base64 (RFC 4648)"))?
         }
         (_, None, Some(plain)) => Bytes::from(plain.to_owned()),

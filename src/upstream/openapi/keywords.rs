@@ -80,11 +80,16 @@ impl<'d> Converter<'d> {
         if at.flag("writeOnly") {
             out.insert("writeOnly".to_owned(), Value::Bool(true));
         }
-        if let Some(default) = at.value.get("default").filter(|v| is_short(v)) {
+        // A default or an example that the enumeration does not have would only mislead.
+        let fits = |value: &Value| {
+            is_short(value)
+                && at.value.get("enum").and_then(Value::as_array).is_none_or(|values| values.contains(value))
+        };
+        if let Some(default) = at.value.get("default").filter(|v| fits(v)) {
             out.insert("default".to_owned(), default.clone());
         }
         let example = at.value.get("example").or_else(|| at.value.get("examples")?.as_array()?.first());
-        if let Some(example) = example.filter(|v| is_short(v) && !v.is_null()) {
+        if let Some(example) = example.filter(|v| fits(v) && !v.is_null()) {
             out.insert("examples".to_owned(), json!([example]));
         }
         if let Some(format) = at.text("format").map(|f| clean(f, 40)).filter(|f| !f.is_empty()) {

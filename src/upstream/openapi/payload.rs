@@ -80,8 +80,23 @@ fn media_of(converter: &Converter<'_>, kind: &str, schema: Option<At<'_>>) -> Me
         }
         "text/*" => Media::Raw("text/plain".into()),
         k if k.contains('*') => Media::Raw("application/octet-stream".into()),
+        // An object has to be written somehow, and XML is nobody's guess.
+        k if !is_textual(k) && has_members(converter, schema) => Media::Json(k.into()),
         k => Media::Raw(k.into()),
     }
+}
+
+/// Whether bytes of a media type are text.
+fn is_textual(kind: &str) -> bool {
+    ["text/", "xml", "yaml", "csv", "json", "javascript", "graphql", "sql", "html"]
+        .iter()
+        .any(|k| kind.contains(k))
+}
+
+fn has_members(converter: &Converter<'_>, schema: Option<At<'_>>) -> bool {
+    schema
+        .and_then(|s| converter.documents.resolve(s).ok())
+        .is_some_and(|(s, _)| s.get("properties").is_some_and(|p| p.value.is_object()))
 }
 
 /// Whether a schema is a plain text or bytes.
@@ -276,9 +291,9 @@ impl<'d> Described<'d> {
 
     fn raw(self, arguments: &mut Arguments) -> Body {
         let kind = self.media_type;
-        let textual = ["text/", "xml", "yaml", "csv", "json", "javascript", "graphql", "sql", "html"]
-            .iter()
-            .any(|k| kind.contains(k));
+        // `byte` means that the service itself wants the base64.
+        let as_base64 = self.schema.is_some_and(|s| s.text("format") == Some("byte"));
+        let textual = as_base64 || is_textual(kind);
         let (name, bytes_name) = if arguments.names.is_free("body") && arguments.names.is_free("body_base64")
         {
             ("body", "body_base64")
@@ -290,7 +305,8 @@ impl<'d> Described<'d> {
             described(json!({"type": "string"}), Some(&format!("{own}{what} ({kind})")))
         };
         let text = arguments.names.give(name, "body");
-        let text = arguments.add_as(text, say("The body as text"), self.required && textual);
+        let what = if as_base64 { "The body in base64, sent as it is" } else { "The body as text" };
+        let text = arguments.add_as(text, say(what), self.required && textual);
         let mut base64 = None;
         if !textual {
             let schema = say("The body as bytes in base64, instead of the text");
@@ -362,6 +378,7 @@ fn file_schema() -> Value {
             "text": {"type": "string"},
             "base64": {"type": "string"}
         },
+        "anyOf": [{"required": ["text"]}, {"required": ["base64"]}],
         "additionalProperties": false
     })
 }

@@ -27,19 +27,20 @@ fn only(import: &Import) -> &(Tool, Operation) {
     &import.tools[0]
 }
 
-fn request(import: &Import, args: Value) -> Result<HttpRequest, ToolError> {
+fn request(import: &Import, args: &Value) -> Result<HttpRequest, ToolError> {
     let (tool, operation) = only(import);
-    let problems = Validators::default().check(&tool.input_schema, &args).unwrap();
+    let problems = Validators::default().check(&tool.input_schema, args).unwrap();
     assert_eq!(problems, [], "arguments fit the schema {:?}", tool.input_schema);
     operation.request(args.as_object().unwrap())
 }
 
 /// The request as text: `METHOD path?query | header: value | body`.
-fn sent(import: &Import, args: Value) -> String {
+fn sent(import: &Import, args: &Value) -> String {
     let r = request(import, args).unwrap();
     let query: Vec<String> = r.query.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let mark = if query.is_empty() { "" } else { "?" };
-    let headers: String = r.headers.iter().map(|(k, v)| format!(" | {k}: {v}")).collect();
+    let headers: Vec<String> = r.headers.iter().map(|(k, v)| format!(" | {k}: {v}")).collect();
+    let headers = headers.concat();
     let body = match r.body {
         None => String::new(),
         Some(HttpBody::Json(v)) => format!(" | json {v}"),
@@ -90,7 +91,7 @@ fn parameters_go_where_they_belong_in_the_order_of_the_document() {
     let args = json!({"id": "x/..", "ext": ["tar", "gz"], "q": "a b", "f": {"k": [1]}, "j": {"z": 1},
         "p": ["1", "2"], "X-Trace": ["a", "b"], "sid": "s;1"});
     let expected = "GET /a/x%2F../b.tar.gz?q=a b&f[k][0]=1&j={\"z\":1}&p=1|2 | X-Trace: a,b | cookie: sid=s%3B1 | accept: application/json, text/csv";
-    assert_eq!(sent(&import, args), expected);
+    assert_eq!(sent(&import, &args), expected);
     assert_eq!(import.base_url.as_deref(), Some("https://h/v1"));
     let (tool, operation) = only(&import);
     assert_eq!(tool.id.as_str(), "u.getIt");
@@ -115,7 +116,7 @@ fn clashing_names_are_told_apart_and_recorded() {
         content: {application/json: {schema: {type: object, required: [id], properties: {id: {type: integer}, name: {type: string}}}}}
 ");
     let args = json!({"id": "p", "query_id": "q", "top": 3, "ids": [1, 2], "body_id": 7, "name": "n"});
-    assert_eq!(sent(&import, args), r#"POST /a/p?id=q&$top=3&ids[]=1&ids[]=2 | json {"id":7,"name":"n"}"#);
+    assert_eq!(sent(&import, &args), r#"POST /a/p?id=q&$top=3&ids[]=1&ids[]=2 | json {"id":7,"name":"n"}"#);
     let (tool, operation) = only(&import);
     assert_eq!(tool.id.as_str(), "u.post_a_id");
     let renames: Vec<(&str, Location, &str)> =
@@ -141,12 +142,12 @@ fn an_optional_body_is_sent_when_a_member_is_given_and_then_whole() {
       requestBody:
         content: {application/merge-patch+json: {schema: {type: object, required: [a], properties: {a: {type: string}, b: {type: string, nullable: true}}}}}
 ");
-    assert_eq!(sent(&import, json!({})), "PATCH /a");
+    assert_eq!(sent(&import, &json!({})), "PATCH /a");
     assert_eq!(
-        sent(&import, json!({"a": "1", "b": null})),
+        sent(&import, &json!({"a": "1", "b": null})),
         r#"PATCH /a | content-type: application/merge-patch+json | json {"a":"1","b":null}"#
     );
-    assert_eq!(request(&import, json!({"b": "x"})).unwrap_err().field.as_deref(), Some("/a"));
+    assert_eq!(request(&import, &json!({"b": "x"})).unwrap_err().field.as_deref(), Some("/a"));
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn bodies_that_cannot_be_flat_stay_one_argument() {
         ("{}", json!([null])),
     ] {
         let import = body(schema);
-        assert_eq!(sent(&import, json!({"body": value})), format!("POST /a | json {value}"), "{schema}");
+        assert_eq!(sent(&import, &json!({"body": value})), format!("POST /a | json {value}"), "{schema}");
         assert_eq!(only(&import).0.input_schema, only(&import).0.wire_schema, "{schema}");
     }
 }
@@ -189,7 +190,7 @@ fn an_open_body_takes_further_members_and_alternatives_of_required_members_valid
               anyOf: [{required: [x]}, {required: [y]}]
 ");
     assert_eq!(
-        sent(&import, json!({"id": "1", "x": "a", "more": 2})),
+        sent(&import, &json!({"id": "1", "x": "a", "more": 2})),
         r#"POST /a/1 | json {"x":"a","more":2}"#
     );
     let tool = &only(&import).0;
@@ -222,7 +223,7 @@ fn forms_follow_their_encoding() {
     let args =
         json!({"t": "a&b", "many": [1, 2], "csv": ["x", "y"], "deep": {"k": {"l": true}}, "plain": {"k": 1}});
     assert_eq!(
-        sent(&import, args),
+        sent(&import, &args),
         r#"POST /a | form t=a&b&many=1&many=2&csv=x,y&deep[k][l]=true&plain={"k":1}"#
     );
 }
@@ -248,17 +249,16 @@ fn multipart_takes_files_as_text_or_base64() {
 ");
     let args = json!({"photo": {"base64": "aGk", "filename": "p.png"}, "files": [{"text": "1"}, {"text": "2"}], "meta": {"a": 1}, "n": 5});
     assert_eq!(
-        sent(&import, args),
+        sent(&import, &args),
         r#"POST /a | parts photo("p.png","image/png")=hi; files("files","application/octet-stream")=1; files("files","application/octet-stream")=2; meta(None,"application/json")={"a":1}; n(None,None)=5"#
     );
     assert_eq!(schema(&import)["properties"]["photo"]["description"], "A photo.");
     for bad in [
         json!({"base64": "*"}),
-        json!({}),
         json!({"text": "x", "filename": "a\r\nb"}),
         json!({"text": "x", "content_type": "a/b\r\nc: d"}),
     ] {
-        let err = request(&import, json!({"photo": bad})).unwrap_err();
+        let err = request(&import, &json!({"photo": bad})).unwrap_err();
         assert_eq!(err.field.as_deref(), Some("/photo"));
     }
 }
@@ -270,17 +270,17 @@ fn raw_bodies_are_text_or_base64() {
             "  /a:\n    post:\n      requestBody: {{required: true, content: {{{kind}: {{schema: {{type: string, format: binary}}}}}}}}\n"
         ))
     };
-    assert_eq!(sent(&raw("application/xml"), json!({"body": "<a/>"})), "POST /a | raw application/xml <a/>");
+    assert_eq!(sent(&raw("application/xml"), &json!({"body": "<a/>"})), "POST /a | raw application/xml <a/>");
     let bytes = raw("application/octet-stream");
-    assert_eq!(sent(&bytes, json!({"body_base64": "aGk="})), "POST /a | raw application/octet-stream hi");
-    assert_eq!(sent(&bytes, json!({"body": "x"})), "POST /a | raw application/octet-stream x");
+    assert_eq!(sent(&bytes, &json!({"body_base64": "aGk="})), "POST /a | raw application/octet-stream hi");
+    assert_eq!(sent(&bytes, &json!({"body": "x"})), "POST /a | raw application/octet-stream x");
     let tool = &only(&bytes).0;
     assert_eq!(Validators::default().check(&tool.input_schema, &json!({})).unwrap().len(), 1);
     assert_eq!(
-        sent(&raw("image/*"), json!({"body_base64": "aGk="})),
+        sent(&raw("image/*"), &json!({"body_base64": "aGk="})),
         "POST /a | raw application/octet-stream hi"
     );
-    assert_eq!(sent(&raw("'*/*'"), json!({"body": "x"})), "POST /a | raw application/octet-stream x");
+    assert_eq!(sent(&raw("'*/*'"), &json!({"body": "x"})), "POST /a | raw application/octet-stream x");
 }
 
 #[test]
@@ -311,7 +311,7 @@ paths:
     );
     let args = json!({"id": 5, "page": 1, "m": ["1", "2"], "c": ["1", "2"], "s": ["1", "2"], "t": ["1", "2"], "file": {"text": "x"}});
     assert_eq!(
-        sent(&import, args),
+        sent(&import, &args),
         r#"PUT /a/5?page=1&m=1&m=2&c=1,2&s=1 2 | accept: application/json | parts t(None,None)=1|2; file("file","application/octet-stream")=x"#
     );
     assert_eq!(schema(&import)["properties"]["page"], json!({"type": "integer", "exclusiveMinimum": 0}));
@@ -330,7 +330,7 @@ definitions: {P: {type: object, required: [n], properties: {n: {type: string, x-
 paths: {/p: {post: {parameters: [{name: p, in: body, required: true, schema: {$ref: '#/definitions/P'}}]}}}
 ",
     );
-    assert_eq!(sent(&import, json!({"n": null})), r#"POST /p | json {"n":null}"#);
+    assert_eq!(sent(&import, &json!({"n": null})), r#"POST /p | json {"n":null}"#);
     assert_eq!(schema(&import)["properties"], json!({"n": {"type": ["string", "null"]}}));
 }
 
@@ -512,8 +512,8 @@ paths:
         - {name: rest, in: query, schema: {type: object, additionalProperties: {type: string}}}
 ",
     );
-    assert_eq!(sent(&import, json!({"rest": {"a": "1"}})), "GET /a?a=1");
-    let err = request(&import, json!({"rest": {"key": "mine"}})).unwrap_err();
+    assert_eq!(sent(&import, &json!({"rest": {"a": "1"}})), "GET /a?a=1");
+    let err = request(&import, &json!({"rest": {"key": "mine"}})).unwrap_err();
     assert!(err.code == ErrorCode::InvalidArgument && !err.message.contains("mine"), "{err}");
     let needs: Vec<&str> = only(&import).1.security().iter().flatten().map(|r| &*r.scheme).collect();
     assert_eq!(needs, ["key", "oauth"]);
@@ -529,18 +529,25 @@ paths:
 fn a_path_may_hold_a_query_and_a_fragment() {
     let import =
         v3("  '/x/?Action=List#Version=1': {get: {operationId: l, parameters: [{name: n, in: query}]}}\n");
-    assert_eq!(sent(&import, json!({"n": 1})), "GET /x/?Action=List&n=1");
+    assert_eq!(sent(&import, &json!({"n": 1})), "GET /x/?Action=List&n=1");
+}
+
+/// A document whose one operation posts a schema.
+fn posting(schema: &str, schemas: &serde_json::Map<String, Value>) -> String {
+    let body = json!({"required": true, "content": {"application/json": {"schema": {"$ref": format!("#/components/schemas/{schema}")}}}});
+    json!({"openapi": "3.0.0", "paths": {"/a": {"post": {"requestBody": body}}}, "components": {"schemas": schemas}}).to_string()
 }
 
 #[test]
 fn a_large_schema_is_cut_with_markers_that_take_anything() {
-    let mut document = String::from(
-        "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {required: true, content: {application/json: {schema: {$ref: '#/components/schemas/S0'}}}}}}}\ncomponents:\n  schemas:\n",
-    );
+    let long = "x".repeat(150);
+    let mut schemas = serde_json::Map::new();
     for i in 0..600 {
-        let long = "x".repeat(150);
-        document.push_str(&format!("    S{i}: {{type: object, properties: {{a{long}: {{type: string}}, next: {{$ref: '#/components/schemas/S{}'}}}}}}\n", (i + 1) % 600));
+        let next = format!("#/components/schemas/S{}", (i + 1) % 600);
+        let properties = json!({format!("a{long}"): {"type": "string"}, "next": {"$ref": next}});
+        schemas.insert(format!("S{i}"), json!({"type": "object", "properties": properties}));
     }
+    let document = posting("S0", &schemas);
     let tool = load(&document).tools.remove(0).0;
     assert!(tool.wire_schema.len() <= 32 * 1024 && tool.input_schema.len() <= 96 * 1024);
     let mut deep = json!({"next": 5});
@@ -553,13 +560,14 @@ fn a_large_schema_is_cut_with_markers_that_take_anything() {
 
 #[test]
 fn deep_chains_and_wide_merges_stay_bounded() {
-    let mut document = String::from(
-        "openapi: 3.0.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A30'}}}}}}}\ncomponents:\n  schemas:\n    A0: {type: object, properties: {x: {type: string}}}\n",
-    );
+    let mut schemas = serde_json::Map::new();
+    schemas.insert("A0".to_owned(), json!({"type": "object", "properties": {"x": {"type": "string"}}}));
     for i in 1..=30 {
-        let j = i - 1;
-        document.push_str(&format!("    A{i}: {{allOf: [{{$ref: '#/components/schemas/A{j}'}}, {{$ref: '#/components/schemas/A{j}'}}, {{properties: {{p{i}: {{type: string}}}}}}]}}\n"));
+        let before = json!({"$ref": format!("#/components/schemas/A{}", i - 1)});
+        let own = json!({"properties": {format!("p{i}"): {"type": "string"}}});
+        schemas.insert(format!("A{i}"), json!({"allOf": [before, before, own]}));
     }
+    let document = posting("A30", &schemas);
     let tool = load(&document).tools.remove(0).0;
     assert!(tool.input_schema.len() < 64 * 1024, "{}", tool.input_schema.len());
     let nested = |levels: usize| {
