@@ -11,6 +11,7 @@ pub mod catalog;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod cursor;
 pub mod diagnostic;
 pub mod gateway;
 pub mod id;
