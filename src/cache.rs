@@ -1,1 +1,58 @@
-//! Rosters and replays. The only module that knows moka.
+//! Bounded memories of what can be worked out again. The only module that knows moka.
+//!
+//! Nothing here is ever wrong by age: the generation is part of every key, so a new snapshot makes new entries
+//! and the old ones fall out by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::sync::Cache;
+
+use crate::id::Generation;
+
+/// Classes of callers remembered at once: a class is a set of visible tools, and few of them are alive.
+const CLASSES_MAX: u64 = 1_024;
+/// An entry that nobody asked for this long is dropped (it belongs to an old generation, most likely).
+const CLASS_IDLE: Duration = Duration::from_mins(10);
+
+/// A digest that stands for a class of callers: those who see the same tools.
+pub type ClassDigest = [u8; 32];
+
+/// One value per class of callers and generation, made on first use by one caller while its twins wait.
+pub struct ClassCache<V>(Cache<(Generation, ClassDigest), Arc<V>>);
+
+impl<V: Send + Sync + 'static> Default for ClassCache<V> {
+    fn default() -> Self {
+        Self(Cache::builder().max_capacity(CLASSES_MAX).time_to_idle(CLASS_IDLE).build())
+    }
+}
+
+impl<V> std::fmt::Debug for ClassCache<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClassCache")
+    }
+}
+
+impl<V: Send + Sync + 'static> ClassCache<V> {
+    /// The value of a class, made by `make` if it is not there.
+    pub fn get(&self, generation: Generation, class: ClassDigest, make: impl FnOnce() -> V) -> Arc<V> {
+        self.0.get_with((generation, class), || Arc::new(make()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_made_once_per_class_and_generation() {
+        let cache = ClassCache::default();
+        let get = |generation, class, value: &str| {
+            cache.get(Generation(generation), [class; 32], || value.to_owned()).as_str().to_owned()
+        };
+        assert_eq!(get(1, 1, "a"), "a");
+        assert_eq!(get(1, 1, "never made"), "a");
+        assert_eq!(get(1, 2, "other class"), "other class");
+        assert_eq!(get(2, 1, "next generation"), "next generation");
+    }
+}

@@ -4,10 +4,81 @@
 //! upstreams' tools; a home that does not build leaves the last good snapshot in place. Nothing here knows
 //! callers' requests or the wire.
 
+mod build;
+mod digest;
 mod home;
+mod meta;
 mod publish;
 mod settings;
+mod watch;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+pub use build::{CallPlan, build};
 pub use home::{Home, Pack};
-pub use publish::{Publisher, Snapshot};
+pub use meta::MetaTool;
+pub use publish::Publisher;
 pub use settings::{AgentSettings, Budgets, ModelHint, ServerSettings};
+pub use watch::{HomeWatch, watch};
+
+use crate::auth::Authenticator;
+use crate::catalog::Catalog;
+use crate::cursor::Digest;
+use crate::id::{Generation, ToolNo, UpstreamId};
+use crate::policy::PolicySet;
+use crate::search::ToolIndex;
+use crate::upstream::UpstreamSet;
+
+/// One generation, immutable. One `Arc` of it serves one request.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// Its number; it only grows.
+    pub generation: Generation,
+    /// What page tokens are bound to: changes with anything that changes what a caller finds, not with a mere
+    /// rebuild, and is the same on every node with the same home and upstreams.
+    pub state: Digest,
+    /// Every tool.
+    pub catalog: Arc<Catalog>,
+    /// Who may do what.
+    pub policy: Arc<PolicySet>,
+    /// Ranked search over the catalog.
+    pub index: Arc<ToolIndex>,
+    /// What docent.toml says of the server.
+    pub settings: Arc<ServerSettings>,
+    /// Who may come.
+    pub callers: Arc<Authenticator>,
+    /// The adapters.
+    pub upstreams: UpstreamSet,
+    lanes: BTreeMap<UpstreamId, Lane>,
+    plans: Vec<CallPlan>,
+    digests: Vec<Digest>,
+    ranked: Digest,
+    parts: BTreeMap<UpstreamId, Arc<build::Part>>,
+}
+
+/// The slots of one upstream.
+#[derive(Debug, Clone)]
+struct Lane {
+    width: usize,
+    slots: Arc<Semaphore>,
+}
+
+impl Snapshot {
+    /// How a tool's calls are made.
+    pub fn plan(&self, tool: ToolNo) -> Option<&CallPlan> {
+        self.plans.get(tool.index())
+    }
+
+    /// The slots of an upstream: a call holds one while it is under way.
+    pub fn lane(&self, upstream: &UpstreamId) -> Option<&Arc<Semaphore>> {
+        self.lanes.get(upstream).map(|l| &l.slots)
+    }
+
+    /// The digest of a tool's definition as callers are shown it.
+    pub fn digest(&self, tool: ToolNo) -> Option<&Digest> {
+        self.digests.get(tool.index())
+    }
+}

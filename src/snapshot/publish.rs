@@ -5,22 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
-use crate::catalog::Catalog;
 use crate::diagnostic::Diagnostics;
 use crate::id::Generation;
 
-use super::ServerSettings;
-
-/// One generation, immutable. One `Arc` of it serves one request.
-#[derive(Debug, Default)]
-pub struct Snapshot {
-    /// Its number; it only grows.
-    pub generation: Generation,
-    /// Every tool.
-    pub catalog: Arc<Catalog>,
-    /// What docent.toml says of the server.
-    pub settings: Arc<ServerSettings>,
-}
+use super::Snapshot;
 
 /// Holds the current snapshot and the mistakes of a reload that did not become one.
 #[derive(Debug)]
@@ -42,11 +30,17 @@ impl Publisher {
         self.current.load_full()
     }
 
-    /// Makes a snapshot the current one and forgets an earlier failure.
+    /// Makes a snapshot of an edited home the current one and forgets an earlier failure.
     pub fn publish(&self, snapshot: Snapshot) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.refresh(snapshot);
+    }
+
+    /// Makes a snapshot of the same home the current one: an upstream brought other tools. A failed edit
+    /// is still not mended.
+    pub fn refresh(&self, snapshot: Snapshot) {
         let generation = snapshot.generation;
         self.current.store(Arc::new(snapshot));
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.changes.send_replace(generation);
     }
 

@@ -73,6 +73,15 @@ impl fmt::Debug for Entry {
 pub struct UpstreamSet(Arc<BTreeMap<UpstreamId, Arc<Entry>>>);
 
 impl UpstreamSet {
+    /// A set of adapters that were made elsewhere, with what they brought: for embedding and for tests.
+    pub fn of(adapters: Vec<(UpstreamConfig, Arc<dyn Upstream>, Discovery)>) -> Self {
+        let entries = adapters.into_iter().map(|(config, adapter, discovery)| {
+            let known = Known { discovery: Some(Arc::new(discovery)), fresh: true, ..Known::default() };
+            (config.id.clone(), Arc::new(Entry { config, adapter, known: Arc::new(Mutex::new(known)) }))
+        });
+        Self(Arc::new(entries.collect()))
+    }
+
     /// The adapter of an upstream.
     pub fn get(&self, id: &str) -> Option<&Arc<dyn Upstream>> {
         self.0.get(id).map(|e| &e.adapter)
@@ -86,6 +95,16 @@ impl UpstreamSet {
     /// What each upstream last brought, this time or, for MCP servers, in an earlier run.
     pub fn discoveries(&self) -> BTreeMap<UpstreamId, Arc<Discovery>> {
         self.0.iter().filter_map(|(id, e)| Some((id.clone(), e.discovery()?))).collect()
+    }
+
+    /// The upstreams in id order.
+    pub fn ids(&self) -> impl Iterator<Item = &UpstreamId> {
+        self.0.keys()
+    }
+
+    /// What is known of one upstream.
+    pub fn status(&self, id: &str) -> Option<UpstreamStatus> {
+        self.0.get(id).map(|e| status(e))
     }
 
     /// What is known of every upstream, in id order.

@@ -1,0 +1,174 @@
+//! From a parsed home and what its upstreams brought to a snapshot. Pure: no file, no socket, no clock.
+//!
+//! What did not change since the snapshot before is taken over: compiled projections of an upstream, the
+//! index. A reload of one policy costs one policy.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::catalog::{Catalog, CatalogBuilder, Tool};
+use crate::cursor::Digest;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::id::{Generation, ToolId, UpstreamId};
+use crate::policy::PolicySet;
+use crate::projection::{Projection, Projector};
+use crate::schema::Validators;
+use crate::search::{Ranking, ToolIndex};
+use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
+
+use super::digest::{self, Texts};
+use super::{Home, MetaTool, Snapshot};
+
+/// How a tool's calls are made: its shaping and its times.
+#[derive(Debug, Clone, Default)]
+pub struct CallPlan {
+    /// Request and result shaping, where the tool has any.
+    pub projection: Option<Arc<Projection>>,
+    /// Times and whether equal calls may share an answer.
+    pub hints: CallHints,
+}
+
+/// The compiled tools of one upstream, kept while neither its tools nor its shaping change.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What it was made of: the same discovery and the same configuration.
+    discovery: Arc<Discovery>,
+    config: blake3::Hash,
+    tools: Vec<(Tool, CallPlan)>,
+}
+
+/// Builds a snapshot. Every mistake is in `diagnostics`; `None` where one of the home's own files is wrong, so
+/// that the last good snapshot serves on. What an upstream got wrong never stops the others.
+pub fn build(
+    home: &Home,
+    upstreams: UpstreamSet,
+    validators: &Arc<Validators>,
+    previous: Option<&Snapshot>,
+    generation: Generation,
+    diagnostics: &mut Diagnostics,
+) -> Option<Snapshot> {
+    let mut own = Diagnostics::default();
+    let mut theirs = Diagnostics::default();
+    let parts = parts(&upstreams, validators, previous, &mut own, &mut theirs);
+    let (catalog, plans) = catalog(&home.settings.name, &parts, &mut theirs);
+    let ranking = Ranking::read(home.ranking.as_ref(), home.synonyms.as_ref(), &mut own);
+    let tiers = &home.settings.tiers;
+    let policy = PolicySet::load(&home.policies, home.tables.clone(), tiers, &mut own);
+    warn_of_unknown_agents_tools(home, &catalog, &mut theirs);
+    let broken = own.has_errors();
+    diagnostics.extend(own);
+    diagnostics.extend(theirs);
+    if broken {
+        return None;
+    }
+    let digests: Vec<Digest> = catalog.tools().iter().map(digest::of_tool).collect();
+    let ranked = digest::of_ranked(&catalog, &digests, &Texts::of(&[&home.ranking, &home.synonyms]));
+    let index = previous
+        .filter(|p| p.ranked == ranked)
+        .map_or_else(|| Arc::new(ToolIndex::build(&catalog, &ranking)), |p| Arc::clone(&p.index));
+    Some(Snapshot {
+        generation,
+        state: digest::of_state(&ranked, &policy.digest(), &catalog),
+        catalog: Arc::new(catalog),
+        policy: Arc::new(policy),
+        index,
+        settings: Arc::new(home.settings.clone()),
+        callers: Arc::clone(&home.callers),
+        lanes: lanes(&upstreams, previous),
+        upstreams,
+        plans,
+        digests,
+        ranked,
+        parts,
+    })
+}
+
+fn parts(
+    upstreams: &UpstreamSet,
+    validators: &Arc<Validators>,
+    previous: Option<&Snapshot>,
+    own: &mut Diagnostics,
+    theirs: &mut Diagnostics,
+) -> BTreeMap<UpstreamId, Arc<Part>> {
+    let projector = Projector::new(Arc::clone(validators));
+    let mut parts = BTreeMap::new();
+    for (id, discovery) in upstreams.discoveries() {
+        let Some(config) = upstreams.config(id.as_str()).map(crate::upstream::UpstreamConfig::digest) else {
+            continue;
+        };
+        theirs.extend(discovery.problems.clone());
+        let kept = previous
+            .and_then(|p| p.parts.get(&id))
+            .filter(|part| Arc::ptr_eq(&part.discovery, &discovery) && part.config == config);
+        let part = match kept {
+            Some(part) => Arc::clone(part),
+            None => {
+                let tools = discovery.tools.iter().filter_map(|t| compile(&projector, t, own)).collect();
+                Arc::new(Part { discovery, config, tools })
+            }
+        };
+        parts.insert(id, part);
+    }
+    parts
+}
+
+fn compile(projector: &Projector, found: &Discovered, own: &mut Diagnostics) -> Option<(Tool, CallPlan)> {
+    let mut tool = found.tool.clone();
+    let projection = match &found.projection {
+        None => None,
+        // A tool whose shaping is wrong is not served bare: the operator meant to hide something.
+        Some(spec) => Some(Arc::new(projector.compile(&tool, spec, own)?)),
+    };
+    if let Some(schema) = projection.as_ref().and_then(|p| p.output_schema()) {
+        tool.output_schema = Some(schema.clone());
+    }
+    Some((tool, CallPlan { projection, hints: found.hints.clone() }))
+}
+
+fn catalog(
+    server: &str,
+    parts: &BTreeMap<UpstreamId, Arc<Part>>,
+    diagnostics: &mut Diagnostics,
+) -> (Catalog, Vec<CallPlan>) {
+    let mut builder = CatalogBuilder::new(MetaTool::reserved(server));
+    let mut plans: BTreeMap<ToolId, &CallPlan> = BTreeMap::new();
+    for (tool, plan) in parts.values().flat_map(|p| &p.tools) {
+        builder.push(tool.clone());
+        // The builder keeps the first of two tools with one id; so does this.
+        plans.entry(tool.id.clone()).or_insert(plan);
+    }
+    let catalog = builder.build(diagnostics);
+    let plans =
+        catalog.tools().iter().map(|t| plans.get(&t.id).copied().cloned().unwrap_or_default()).collect();
+    (catalog, plans)
+}
+
+/// How many calls each upstream takes at once. A lane lives on while its width stays, calls in it included.
+fn lanes(upstreams: &UpstreamSet, previous: Option<&Snapshot>) -> BTreeMap<UpstreamId, super::Lane> {
+    let lane = |id: &UpstreamId| {
+        let width = upstreams.config(id.as_str())?.concurrency.max(1);
+        let kept = previous.and_then(|p| p.lanes.get(id)).filter(|l| l.width == width).cloned();
+        let lane = kept.unwrap_or_else(|| super::Lane { width, slots: Arc::new(Semaphore::new(width)) });
+        Some((id.clone(), lane))
+    };
+    upstreams.ids().filter_map(lane).collect()
+}
+
+/// An agent whose tool list names nothing was meant otherwise.
+fn warn_of_unknown_agents_tools(home: &Home, catalog: &Catalog, diagnostics: &mut Diagnostics) {
+    for (agent, settings) in &home.settings.agents {
+        let plain = settings.tools.iter().filter(|t| !t.contains(['*', '?', '[', '{']));
+        for tool in plain.filter(|t| catalog.lookup(t).is_none()) {
+            diagnostics.push(
+                Diagnostic::warning(
+                    "unknown-tool",
+                    "docent.toml",
+                    format!("the agent `{agent}` names the tool `{tool}`, which is not in the catalog"),
+                )
+                .help("correct the id, or enable the upstream that brings it"),
+            );
+        }
+    }
+}
