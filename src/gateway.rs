@@ -4,7 +4,23 @@
 //! else. It knows neither JSON-RPC nor HTTP nor files; `mcp` turns its answers into wire shapes.
 
 mod api;
-mod core;
+mod arguments;
+mod call;
+mod failure;
+mod instructions;
+mod invoke;
+mod list;
+mod meta;
+mod redact;
+mod script;
+mod server;
+mod state;
+mod tokens;
+mod view;
 
 pub use api::{CallAnswer, ListError, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
-pub use core::{Gateway, challenge_error};
+pub use failure::challenge_error;
+pub use server::Gateway;
+
+#[cfg(test)]
+mod tests;

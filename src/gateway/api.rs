@@ -120,3 +120,9 @@ pub struct Readiness {
     /// Every upstream's state.
     pub upstreams: Vec<UpstreamStatus>,
 }
+
+impl From<crate::cursor::BadCursor> for ListError {
+    fn from(_bad: crate::cursor::BadCursor) -> Self {
+        Self::BadCursor
+    }
+}

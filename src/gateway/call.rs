@@ -1,0 +1,166 @@
+//! `tools/call`: the one way in for direct calls, for both dispatchers and for scripts that call tools.
+//!
+//! In this order: what the caller may know of, what policy says, whether the arguments fit, then the upstream.
+
+use std::sync::Arc;
+
+use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
+use crate::catalog::{Availability, Tool};
+use crate::id::ToolNo;
+use crate::json::cut;
+use crate::policy::{Decision, Permit, Reason, RuleRef};
+use crate::projection::Shaped;
+use crate::snapshot::MetaTool;
+
+use super::invoke::Decided;
+use super::script::Reentry;
+use super::view::View;
+use super::{CallAnswer, Gateway, RequestContext, arguments, failure, meta, redact};
+
+impl Gateway {
+    /// One call: a catalog tool or a meta-tool, by id or wire name.
+    pub async fn call_tool(&self, ctx: &RequestContext, call: ToolCall) -> CallAnswer {
+        let view = View::of(self, ctx);
+        match MetaTool::of(view.server(), &call.tool) {
+            Some(tool) => meta::call(self, ctx, view, tool, call.arguments).await,
+            None => self.call_in(ctx, &view, call, Reentry::default()).await,
+        }
+    }
+
+    /// A call of a catalog tool in a view that was taken before.
+    pub(super) async fn call_in(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        call: ToolCall,
+        place: Reentry,
+    ) -> CallAnswer {
+        let Some((no, tool)) = view.find(&call.tool) else { return CallAnswer::UnknownTool };
+        let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
+        let permit = match decision {
+            Decision::Permit(permit) => permit,
+            other => return Self::refuse(ctx, tool, other),
+        };
+        if let Err(e) = self.ready_to_send(tool, &call) {
+            return e.into();
+        }
+        // Asked before anything is sent: a policy that cannot say what to withhold stops the call.
+        let withheld = match view.snapshot.policy.redactions(&ctx.principal, tool) {
+            Ok(withheld) => withheld,
+            Err(reason) => {
+                let rule = permit.rule().clone();
+                return Self::refuse(ctx, tool, Decision::Deny { reason, rule });
+            }
+        };
+        let rule = permit.rule().clone();
+        let decided = self.decided(ctx, view, no, tool, permit, &call);
+        let started = decided.started;
+        let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
+        if let ToolOutcome::Completed(result) = &mut shaped.outcome {
+            redact::redact(result, &withheld);
+        }
+        self.tell(ctx, view, tool, &rule, started, &shaped);
+        CallAnswer::Outcome(shaped.outcome)
+    }
+
+    fn ready_to_send(&self, tool: &Tool, call: &ToolCall) -> Result<(), ToolError> {
+        arguments::check(self.validators(), &tool.wire_name, &tool.input_schema, &call.arguments)?;
+        match &tool.availability {
+            Availability::Available => Ok(()),
+            Availability::Unavailable(reason) => Err(ToolError::new(
+                ErrorCode::UpstreamUnavailable,
+                format!("`{}` cannot be run here: {}.", tool.wire_name, cut(reason, 500)),
+            )),
+        }
+    }
+
+    fn decided(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        no: ToolNo,
+        tool: &Tool,
+        permit: Permit,
+        call: &ToolCall,
+    ) -> Decided {
+        let plan = view.snapshot.plan(no);
+        let started = self.clock().now();
+        let timeout = plan.map_or(call.wait, |p| p.hints.timeout);
+        Decided {
+            snapshot: Arc::clone(&view.snapshot),
+            ctx: ctx.clone(),
+            tool: tool.clone(),
+            projection: plan.and_then(|p| p.projection.clone()),
+            permit,
+            started,
+            deadline: started + timeout.min(call.wait),
+        }
+    }
+
+    /// What a caller is told of a call that policy did not permit.
+    fn refuse(ctx: &RequestContext, tool: &Tool, decision: Decision) -> CallAnswer {
+        match decision {
+            Decision::Challenge(challenge) => CallAnswer::Challenge(challenge),
+            Decision::Confirm(asked) => failure::confirmation(&tool.wire_name, &asked).into(),
+            Decision::Deny { reason: Reason::Hidden, .. } => CallAnswer::UnknownTool,
+            Decision::Deny { reason, rule } => {
+                if let Reason::PolicyFault(detail) = &reason {
+                    tracing::error!(
+                        tool.id = %tool.id,
+                        principal.id = %ctx.principal.subject,
+                        policy.rule = %place(&rule),
+                        error = %detail,
+                        "a policy could not be evaluated"
+                    );
+                }
+                failure::denial(&tool.wire_name, &reason).into()
+            }
+            // The caller of this function has taken permits out; a second look never sends a call.
+            Decision::Permit(_) => failure::internal().into(),
+        }
+    }
+
+    /// The one event of a call. No argument, no result, no token is in it.
+    fn tell(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        tool: &Tool,
+        rule: &RuleRef,
+        started: std::time::Instant,
+        shaped: &Shaped,
+    ) {
+        let code = match &shaped.outcome {
+            ToolOutcome::Completed(result) if result.is_error => "UPSTREAM_ERROR",
+            ToolOutcome::Completed(_) => "",
+            ToolOutcome::Failed(e) => e.code.as_str(),
+        };
+        let duration = self.clock().now().saturating_duration_since(started);
+        tracing::info!(
+            tool.id = %tool.id,
+            upstream.id = %tool.upstream,
+            principal.id = %ctx.principal.subject,
+            request.id = %ctx.correlation_id,
+            policy.rule = %place(rule),
+            snapshot.generation = view.snapshot.generation.0,
+            error.code = code,
+            duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            bytes_in = shaped.bytes_in,
+            bytes_out = shaped.bytes_out,
+            omitted = shaped.omitted.len(),
+            "tool called"
+        );
+        if let Some(detail) = &shaped.detail {
+            tracing::warn!(
+                tool.id = %tool.id,
+                request.id = %ctx.correlation_id,
+                error = detail,
+                "a projection or schema failed"
+            );
+        }
+    }
+}
+
+fn place(rule: &RuleRef) -> String {
+    format!("{}:{}", rule.file, rule.line)
+}

@@ -1,0 +1,265 @@
+//! How failures become errors that a caller can act on: one table for upstreams, one for policy.
+
+use serde_json::json;
+
+use crate::call::{ErrorCode, ToolError};
+use crate::id::Scope;
+use crate::policy::{Confirmation, Reason, ScopeChallenge};
+use crate::upstream::{ErrorSource, Retry, UpstreamError};
+
+/// What is known of the call that failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failed<'a> {
+    /// The tool's wire name.
+    pub(super) tool: &'a str,
+    /// Whether the tool only reads.
+    pub(super) read_only: bool,
+    /// How long the call was given, in milliseconds.
+    pub(super) waited_ms: u128,
+}
+
+/// The table of upstream failures. A write whose outcome is not known is never anything else, whatever broke.
+pub(super) fn upstream_failure(error: &UpstreamError, of: Failed<'_>) -> ToolError {
+    if !of.read_only && error.retry == Retry::Unknown {
+        return unknown_outcome(of, &error.message);
+    }
+    let message = |advice: &str| format!("{} {advice}", full_stop(&error.message));
+    // An adapter that says `Safe` knows that nothing was sent: as harmless as a read.
+    let of = Failed { read_only: of.read_only || error.retry == Retry::Safe, ..of };
+    let mapped = match error.source_kind {
+        ErrorSource::Caller => {
+            ToolError::new(ErrorCode::InvalidArgument, message("Correct the arguments and call again."))
+        }
+        ErrorSource::Internal => ToolError::new(
+            ErrorCode::InternalError,
+            message("This is a fault of the server or its configuration: tell its operator."),
+        ),
+        ErrorSource::Upstream => ToolError::new(
+            ErrorCode::UpstreamUnavailable,
+            message(match error.retry {
+                Retry::Never => "Trying again will not help; tell the operator.",
+                Retry::Safe | Retry::After(_) | Retry::Unknown => "Try again later.",
+            }),
+        ),
+        ErrorSource::Cancelled => return cancelled(of),
+        ErrorSource::Timeout => return timed_out(of, &error.message),
+        ErrorSource::TooLarge => ToolError::new(
+            ErrorCode::UpstreamSchemaMismatch,
+            message("Ask for less: narrow the question or lower its limit."),
+        ),
+        ErrorSource::Malformed => ToolError::new(
+            ErrorCode::UpstreamSchemaMismatch,
+            message("The upstream broke its own contract: tell the operator."),
+        ),
+        ErrorSource::Credentials => ToolError::new(
+            ErrorCode::AuthenticationFailed,
+            message("The server's own credentials were refused: only its operator can mend that."),
+        ),
+        ErrorSource::Unsupported => ToolError::new(
+            ErrorCode::UnsupportedCapability,
+            message("The upstream has no such function (any more): use another tool."),
+        ),
+    };
+    match error.retry {
+        Retry::Never => mapped,
+        Retry::Safe => mapped.retryable(),
+        Retry::After(seconds) => {
+            let code = if mapped.code == ErrorCode::UpstreamUnavailable {
+                ErrorCode::RateLimited
+            } else {
+                mapped.code
+            };
+            ToolError { code, ..mapped }.retry_after(seconds)
+        }
+        // Only reading tools come here: repeating a read does no harm.
+        Retry::Unknown => mapped.retryable(),
+    }
+}
+
+/// The deadline passed: a read may be repeated, a write may have happened.
+pub(super) fn timed_out(of: Failed<'_>, what: &str) -> ToolError {
+    if !of.read_only {
+        return unknown_outcome(of, what);
+    }
+    ToolError::new(
+        ErrorCode::UpstreamTimeout,
+        format!(
+            "{} It was given {} ms and stopped. Nothing was changed: try again, or ask for less.",
+            full_stop(what),
+            of.waited_ms
+        ),
+    )
+    .retryable()
+}
+
+/// A write went out and nobody knows what became of it.
+pub(super) fn unknown_outcome(of: Failed<'_>, what: &str) -> ToolError {
+    ToolError::new(
+        ErrorCode::UnknownOutcome,
+        format!(
+            "{} The call of `{}` may have been carried out or not. Do not repeat it: look first whether it \
+             took effect.",
+            full_stop(what),
+            of.tool
+        ),
+    )
+}
+
+/// The caller gave up before there was an answer.
+pub(super) fn cancelled(of: Failed<'_>) -> ToolError {
+    if of.read_only {
+        ToolError::new(ErrorCode::UpstreamTimeout, "The call was cancelled; nothing was changed.").retryable()
+    } else {
+        unknown_outcome(of, "The call was cancelled on its way.")
+    }
+}
+
+/// Every slot of the upstream is taken for as long as the caller would wait. Nothing was sent.
+pub(super) fn too_busy(of: Failed<'_>) -> ToolError {
+    ToolError::new(
+        ErrorCode::RateLimited,
+        format!(
+            "The upstream of `{}` is busy with other calls; nothing was sent. Try again shortly.",
+            of.tool
+        ),
+    )
+    .retry_after(1)
+}
+
+/// The tool is in the catalog, its upstream is not: between two generations, or taken out just now.
+pub(super) fn gone(tool: &str) -> ToolError {
+    ToolError::new(
+        ErrorCode::UpstreamUnavailable,
+        format!("The upstream of `{tool}` is not there (any more). List or search the tools again."),
+    )
+}
+
+/// A fault in docent itself; what it was stands in the log.
+pub(super) fn internal() -> ToolError {
+    ToolError::new(ErrorCode::InternalError, "The server made a mistake here. Tell its operator.")
+}
+
+/// A refusal by policy, for a tool that the caller may know of.
+pub(super) fn denial(tool: &str, reason: &Reason) -> ToolError {
+    match reason {
+        Reason::Hidden => not_found(tool),
+        Reason::Denied(text) => {
+            ToolError::new(ErrorCode::Forbidden, format!("`{tool}` is refused: {}", full_stop(text)))
+        }
+        Reason::NotAllowed => ToolError::new(
+            ErrorCode::Forbidden,
+            format!("No rule allows you this call of `{tool}`. Ask the operator, or use another tool."),
+        ),
+        Reason::Tier { required } => ToolError::new(
+            ErrorCode::TierNotPermitted,
+            format!("`{tool}` needs the tier `{required}`, which you do not have. Ask the operator for it."),
+        )
+        .details(json!({ "required_tier": required })),
+        Reason::PolicyFault(_) => ToolError::new(
+            ErrorCode::Forbidden,
+            format!("`{tool}` is refused because a policy could not be evaluated. Tell the operator."),
+        ),
+    }
+}
+
+/// A person has to confirm first, and this connection has no way to ask one.
+pub(super) fn confirmation(tool: &str, asked: &Confirmation) -> ToolError {
+    ToolError::new(
+        ErrorCode::ConfirmationRequired,
+        format!(
+            "`{tool}` needs a person's confirmation: {} Nothing was done. Ask the person to have the operator \
+             clear it.",
+            full_stop(&asked.question)
+        ),
+    )
+    .details(json!({ "question": asked.question, "confirmationChannel": "unavailable" }))
+}
+
+/// A challenge as a tool error, for clients and wires that cannot act on an HTTP 403.
+pub fn challenge_error(challenge: &ScopeChallenge) -> ToolError {
+    let scopes: Vec<&str> = challenge.scopes.iter().map(Scope::as_str).collect();
+    ToolError::new(
+        ErrorCode::Forbidden,
+        format!("This call needs the scopes {}: sign in again with them, then repeat it.", scopes.join(", ")),
+    )
+    .details(json!({ "required_scopes": scopes }))
+}
+
+/// The one answer for a tool that does not exist, is hidden or is forbidden, where a result is due.
+pub(super) fn not_found(tool: &str) -> ToolError {
+    // The name comes from the caller: it is repeated shortened, never looked up again.
+    ToolError::new(
+        ErrorCode::NotFound,
+        format!("There is no tool `{}`. Search for tools by what you need.", crate::json::cut(tool, 120)),
+    )
+    .field("/tool")
+}
+
+/// A sentence, ended.
+fn full_stop(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [ErrorSource; 9] = [
+        ErrorSource::Caller,
+        ErrorSource::Internal,
+        ErrorSource::Upstream,
+        ErrorSource::Cancelled,
+        ErrorSource::Timeout,
+        ErrorSource::TooLarge,
+        ErrorSource::Malformed,
+        ErrorSource::Credentials,
+        ErrorSource::Unsupported,
+    ];
+
+    fn map(source_kind: ErrorSource, retry: Retry, read_only: bool) -> ToolError {
+        let error =
+            UpstreamError { source_kind, retry, message: "it broke".into(), detail: "10.0.0.1".into() };
+        upstream_failure(&error, Failed { tool: "u_t", read_only, waited_ms: 5 })
+    }
+
+    #[test]
+    fn a_write_that_may_have_happened_is_never_retryable() {
+        for source in ALL {
+            let e = map(source, Retry::Unknown, false);
+            assert_eq!((e.code, e.retryable), (ErrorCode::UnknownOutcome, false), "{source:?}");
+        }
+        for source in [ErrorSource::Timeout, ErrorSource::Cancelled] {
+            for retry in [Retry::Never, Retry::After(1)] {
+                assert!(!map(source, retry, false).retryable, "{source:?} {retry:?}");
+            }
+            assert!(map(source, Retry::Safe, false).retryable, "nothing was sent: {source:?}");
+        }
+    }
+
+    #[test]
+    fn every_source_has_its_code_and_nothing_internal_shows() {
+        let codes: Vec<_> = ALL.iter().map(|s| map(*s, Retry::Never, true).code).collect();
+        assert_eq!(
+            codes,
+            [
+                ErrorCode::InvalidArgument,
+                ErrorCode::InternalError,
+                ErrorCode::UpstreamUnavailable,
+                ErrorCode::UpstreamTimeout,
+                ErrorCode::UpstreamTimeout,
+                ErrorCode::UpstreamSchemaMismatch,
+                ErrorCode::UpstreamSchemaMismatch,
+                ErrorCode::AuthenticationFailed,
+                ErrorCode::UnsupportedCapability,
+            ]
+        );
+        for source in ALL {
+            for retry in [Retry::Never, Retry::Safe, Retry::After(3), Retry::Unknown] {
+                assert!(!map(source, retry, true).message.contains("10.0.0.1"));
+            }
+        }
+        let busy = map(ErrorSource::Upstream, Retry::After(3), true);
+        assert_eq!((busy.code, busy.retry_after_seconds), (ErrorCode::RateLimited, Some(3)));
+    }
+}

@@ -1,0 +1,235 @@
+//! One decided call on its way: a slot of the upstream, the deadline, the caller's patience, the shaping.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{ToolError, ToolOutcome, UpstreamReply, UpstreamRequest};
+use crate::catalog::Tool;
+use crate::json::Object;
+use crate::limits;
+use crate::policy::Permit;
+use crate::projection::{CallFacts, Projection, ResultBudget, Shaped, unprojected};
+use crate::snapshot::Snapshot;
+use crate::upstream::{Invocation, Retry, UpstreamError};
+
+use super::failure::{self, Failed};
+use super::script::Reentry;
+use super::{Gateway, RequestContext};
+
+/// After the deadline or a cancel, how long an adapter has to end in order: to kill a process group, to tell
+/// an MCP server, or to hand over a reply that was already there.
+const GRACE: Duration = limits::KILL_GRACE.saturating_mul(2);
+/// Replies from here on are shaped off the async workers: parsing 256 KiB takes about a millisecond.
+const SHAPE_INLINE_BYTES_MAX: usize = 256 * 1024;
+
+/// A call that policy has permitted and whose arguments fit.
+#[derive(Debug, Clone)]
+pub(super) struct Decided {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) ctx: RequestContext,
+    pub(super) tool: Tool,
+    pub(super) projection: Option<Arc<Projection>>,
+    pub(super) permit: Permit,
+    pub(super) started: Instant,
+    pub(super) deadline: Instant,
+}
+
+impl Decided {
+    pub(super) fn failed(&self, gateway: &Gateway) -> Failed<'_> {
+        Failed {
+            tool: &self.tool.wire_name,
+            read_only: self.tool.annotations.is_read_only(),
+            waited_ms: gateway.clock().now().saturating_duration_since(self.started).as_millis(),
+        }
+    }
+
+    fn facts(&self, gateway: &Gateway) -> CallFacts {
+        CallFacts {
+            subject: Arc::clone(&self.ctx.principal.subject),
+            claims: Arc::clone(&self.ctx.principal.claims),
+            now_ms: gateway.clock().unix_ms(),
+            correlation_id: Arc::clone(&self.ctx.correlation_id),
+            tool: Arc::from(self.tool.id.as_str()),
+        }
+    }
+
+    fn budget(&self) -> ResultBudget {
+        self.snapshot.settings.budgets.of_result()
+    }
+
+    /// Asks the upstream once. Waits for a slot, at most until the deadline, and never beyond it or a cancel.
+    pub(super) async fn ask(
+        &self,
+        gateway: &Gateway,
+        request: UpstreamRequest,
+    ) -> Result<UpstreamReply, ToolError> {
+        let Some(upstream) = self.snapshot.upstreams.get(self.tool.upstream.as_str()) else {
+            return Err(failure::gone(&self.tool.wire_name));
+        };
+        let _slot = self.slot(gateway).await?;
+        let cancel = self.ctx.cancel.child_token();
+        // A caller that is gone takes this future with it: the adapter still hears of it.
+        let _told = cancel.clone().drop_guard();
+        let call = Invocation {
+            permit: &self.permit,
+            name: &self.tool.name,
+            request,
+            deadline: self.deadline,
+            cancel: cancel.clone(),
+            progress: self.ctx.progress.clone(),
+            correlation_id: &self.ctx.correlation_id,
+            read_only: self.tool.annotations.is_read_only(),
+        };
+        let asking = upstream.invoke(call);
+        match self.within_time(gateway, asking, &cancel).await {
+            Ended::Answered(answer) => answer.map_err(|e| self.upstream_failed(gateway, &e)),
+            Ended::TimedOut => {
+                Err(failure::timed_out(self.failed(gateway), "The upstream did not answer in time."))
+            }
+            Ended::Cancelled => Err(failure::cancelled(self.failed(gateway))),
+        }
+    }
+
+    fn upstream_failed(&self, gateway: &Gateway, error: &UpstreamError) -> ToolError {
+        tracing::debug!(
+            tool.id = %self.tool.id,
+            upstream.id = %self.tool.upstream,
+            request.id = %self.ctx.correlation_id,
+            error = error.message,
+            error.detail = error.detail,
+            "upstream call failed"
+        );
+        failure::upstream_failure(error, self.failed(gateway))
+    }
+
+    async fn slot(&self, gateway: &Gateway) -> Result<Option<OwnedSemaphorePermit>, ToolError> {
+        let Some(lane) = self.snapshot.lane(&self.tool.upstream) else { return Ok(None) };
+        if let Ok(slot) = Semaphore::try_acquire_owned(Arc::clone(lane)) {
+            return Ok(Some(slot));
+        }
+        tokio::select! {
+            slot = Semaphore::acquire_owned(Arc::clone(lane)) => Ok(slot.ok()),
+            () = tokio::time::sleep(self.left(gateway)) => Err(failure::too_busy(self.failed(gateway))),
+            // Nothing was sent: a cancelled write is as harmless as a read here.
+            () = self.ctx.cancel.cancelled() => {
+                Err(failure::cancelled(Failed { read_only: true, ..self.failed(gateway) }))
+            }
+        }
+    }
+
+    fn left(&self, gateway: &Gateway) -> Duration {
+        self.deadline.saturating_duration_since(gateway.clock().now())
+    }
+
+    async fn within_time(
+        &self,
+        gateway: &Gateway,
+        asking: impl Future<Output = Result<UpstreamReply, UpstreamError>>,
+        cancel: &CancellationToken,
+    ) -> Ended {
+        tokio::pin!(asking);
+        let late = tokio::select! {
+            answer = &mut asking => return Ended::Answered(answer),
+            () = tokio::time::sleep(self.left(gateway)) => Ended::TimedOut,
+            () = self.ctx.cancel.cancelled() => Ended::Cancelled,
+        };
+        cancel.cancel();
+        match tokio::time::timeout(GRACE, asking).await {
+            // It was there after all, or the adapter knows that nothing was sent.
+            Ok(Ok(reply)) => Ended::Answered(Ok(reply)),
+            Ok(Err(e)) if e.retry == Retry::Safe => Ended::Answered(Err(e)),
+            Ok(Err(_)) | Err(_) => late,
+        }
+    }
+
+    /// The whole way of a permitted call: request, upstream, shape.
+    pub(super) async fn carry_out(self, gateway: &Gateway, arguments: Object, depth: Reentry) -> Shaped {
+        let facts = self.facts(gateway);
+        match self.projection.clone() {
+            Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
+            Some(p) => match p.request(&arguments, &facts) {
+                Ok(request) => match self.ask(gateway, request).await {
+                    Ok(reply) => self.shape(Some(p), reply, arguments, facts).await,
+                    Err(e) => failed(e),
+                },
+                Err(e) => failed(e),
+            },
+            None => match self.ask(gateway, UpstreamRequest::Arguments(arguments)).await {
+                Ok(reply) => self.shape(None, reply, Object::new(), facts).await,
+                Err(e) => failed(e),
+            },
+        }
+    }
+
+    async fn shape(
+        &self,
+        projection: Option<Arc<Projection>>,
+        reply: UpstreamReply,
+        arguments: Object,
+        facts: CallFacts,
+    ) -> Shaped {
+        let budget = self.budget();
+        let large = reply_bytes(&reply) > SHAPE_INLINE_BYTES_MAX;
+        let shape = move || match &projection {
+            Some(p) => p.shape(&reply, &arguments, &facts, &budget),
+            None => unprojected(&reply, &budget),
+        };
+        if large { off_the_workers(shape).await } else { shape() }
+    }
+
+    async fn run_script(
+        self,
+        gateway: &Gateway,
+        projection: Arc<Projection>,
+        arguments: Object,
+        facts: CallFacts,
+        depth: Reentry,
+    ) -> Shaped {
+        let budget = self.budget();
+        let of = Failed { waited_ms: 0, ..self.failed(gateway) };
+        let busy = failure::too_busy(of);
+        let Ok(calls) = depth.calls(gateway.clone(), self) else { return failed(busy) };
+        off_the_workers(move || projection.run(&arguments, &facts, &calls, &budget)).await
+    }
+}
+
+#[derive(Debug)]
+enum Ended {
+    Answered(Result<UpstreamReply, UpstreamError>),
+    TimedOut,
+    Cancelled,
+}
+
+pub(super) fn failed(error: ToolError) -> Shaped {
+    Shaped {
+        outcome: ToolOutcome::Failed(error),
+        bytes_in: 0,
+        bytes_out: 0,
+        omitted: Vec::new(),
+        detail: None,
+    }
+}
+
+fn reply_bytes(reply: &UpstreamReply) -> usize {
+    use crate::call::ReplyBody;
+    match &reply.body {
+        ReplyBody::Empty => 0,
+        ReplyBody::Bytes { bytes, .. } => bytes.len(),
+        ReplyBody::Mcp(mcp) => mcp.content.iter().chain(&mcp.structured).map(|raw| raw.get().len()).sum(),
+        ReplyBody::Value(value) => crate::json::encoded_len(value),
+    }
+}
+
+/// Runs what may take milliseconds on a thread of its own.
+async fn off_the_workers(work: impl FnOnce() -> Shaped + Send + 'static) -> Shaped {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(shaped) => shaped,
+        Err(e) => {
+            tracing::error!(error = %e, "shaping a result panicked");
+            failed(failure::internal())
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `tools/list`: meta-tools first, then what the caller may see, in id order, in pages bounded twice.
+
+use std::sync::Arc;
+
+use crate::catalog::Tool;
+use crate::cursor::Digest;
+use crate::id::ToolNo;
+use crate::limits;
+use crate::policy::DiscoveryMode;
+
+use super::view::View;
+use super::{Gateway, ListError, RequestContext, ToolEntry, ToolPage};
+
+const PURPOSE: &str = "tools/list";
+/// A list asks nothing: there is one walk per class, mode and state.
+const QUESTION: Digest = [0; 32];
+
+impl Gateway {
+    /// One page of the tools this caller is shown. The walk over all pages shows each exactly once.
+    pub fn list_tools(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<ToolPage, ListError> {
+        let view = View::of(self, ctx);
+        let binding = view.binding(PURPOSE, QUESTION);
+        let from = match cursor {
+            None => 0,
+            // A compact list has one page: a token of a full walk is of another list.
+            Some(_) if view.mode == DiscoveryMode::Compact => return Err(ListError::BadCursor),
+            Some(token) => self.cursor_key(&view.snapshot).open(&binding, token)?,
+        };
+        let mut page = ToolPage::default();
+        let mut bytes = 0;
+        if cursor.is_none() {
+            bytes = view.shelf.meta.iter().map(ToolEntry::bytes).sum();
+            page.tools.clone_from(&view.shelf.meta);
+        }
+        if view.mode == DiscoveryMode::Compact {
+            return Ok(page);
+        }
+        let last = page.tools.len() + view.snapshot.settings.page_size;
+        for (no, tool) in visible_from(&view, from) {
+            let entry = entry(tool);
+            bytes += entry.bytes();
+            // A page never ends empty: an entry larger than a page is a page of its own.
+            let full = page.tools.len() >= last || bytes > limits::PAGE_BYTES_MAX;
+            if full && !page.tools.is_empty() {
+                page.next_cursor = Some(self.cursor_key(&view.snapshot).seal(&binding, u64::from(no.0)));
+                break;
+            }
+            page.tools.push(entry);
+        }
+        Ok(page)
+    }
+}
+
+/// The visible tools from a number on.
+fn visible_from(view: &View, from: u64) -> impl Iterator<Item = (ToolNo, &Tool)> {
+    let all = view.roster.visible.iter();
+    all.skip_while(move |no| u64::from(no.0) < from).filter_map(|no| Some((no, view.catalog().get(no)?)))
+}
+
+/// A catalog tool as it is listed.
+pub(super) fn entry(tool: &Tool) -> ToolEntry {
+    ToolEntry {
+        name: Arc::clone(&tool.wire_name),
+        title: tool.title.clone(),
+        description: Arc::clone(&tool.description),
+        input_schema: tool.wire_schema.clone(),
+        output_schema: tool.output_schema.clone(),
+        annotations: tool.annotations.clone(),
+    }
+}

@@ -1,0 +1,99 @@
+//! docent's own tools: the same gate, the same budgets, the same errors as every other tool.
+
+mod args;
+mod describe;
+mod entries;
+mod overview;
+mod search;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
+use crate::json::{self, JsonText, Object};
+use crate::limits;
+use crate::snapshot::MetaTool;
+
+use super::script::Reentry;
+use super::view::View;
+use super::{CallAnswer, Gateway, RequestContext, arguments, failure};
+
+pub(super) use entries::{entries, input_schema};
+
+/// Runs a meta-tool.
+pub(super) async fn call(
+    gateway: &Gateway,
+    ctx: &RequestContext,
+    view: View,
+    tool: MetaTool,
+    given: Object,
+) -> CallAnswer {
+    let name = tool.wire_name(view.server());
+    if let Err(e) = arguments::check(gateway.validators(), &name, &input_schema(tool), &given) {
+        return e.into();
+    }
+    let answer = match tool {
+        MetaTool::SearchTools => search::search(gateway, &view, &given),
+        MetaTool::DescribeTool => describe::describe(&view, &ctx.principal, &given),
+        MetaTool::ListCategories => overview::categories(&view),
+        MetaTool::Context => overview::context(&view, &ctx.principal),
+        MetaTool::RunTool => return run(gateway, ctx, view, given, false).await,
+        MetaTool::RunReadonlyTool => return run(gateway, ctx, view, given, true).await,
+    };
+    match answer {
+        Ok(structured) => CallAnswer::Outcome(ToolOutcome::Completed(ToolResult {
+            structured: Some(structured),
+            ..ToolResult::default()
+        })),
+        Err(e) => e.into(),
+    }
+}
+
+/// Both dispatchers: the named tool goes the way of a direct call.
+async fn run(
+    gateway: &Gateway,
+    ctx: &RequestContext,
+    view: View,
+    mut given: Object,
+    only_reading: bool,
+) -> CallAnswer {
+    let wanted = args::text(&given, "tool").unwrap_or_default().to_owned();
+    if MetaTool::of(view.server(), &wanted).is_some() {
+        let e = ToolError::new(
+            ErrorCode::InvalidArgument,
+            format!("`{wanted}` is one of the server's own tools: call it directly."),
+        );
+        return e.field("/tool").into();
+    }
+    let wait = args::number(&given, "wait_seconds").map_or(limits::RUN_WAIT, Duration::from_secs);
+    let Some((_, tool)) = view.find(&wanted) else { return failure::not_found(&wanted).into() };
+    if only_reading && !tool.annotations.is_read_only() {
+        let e = ToolError::new(
+            ErrorCode::InvalidArgument,
+            format!(
+                "`{}` is not marked as reading only: run it with `{}`, if a change is meant.",
+                tool.wire_name,
+                MetaTool::RunTool.wire_name(view.server()),
+            ),
+        );
+        return e.field("/tool").into();
+    }
+    let arguments = match given.remove("arguments") {
+        Some(Value::Object(map)) => map,
+        _ => Object::new(),
+    };
+    let call = ToolCall { tool: wanted.clone(), arguments, wait, request_key: None };
+    match gateway.call_in(ctx, &view, call, Reentry::default()).await {
+        // A result is due here, not a protocol error.
+        CallAnswer::UnknownTool => failure::not_found(&wanted).into(),
+        answer => answer,
+    }
+}
+
+/// An answer as JSON text.
+fn text<T: Serialize>(answer: &T) -> Result<JsonText, ToolError> {
+    JsonText::parse(json::to_text(answer))
+        .map_err(|e| ToolError::new(ErrorCode::InternalError, e.to_string()))
+}

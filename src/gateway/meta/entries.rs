@@ -1,0 +1,179 @@
+//! How docent's own tools look in a list: descriptions for models, strict schemas, hints.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::{Value, json};
+
+use crate::catalog::ToolAnnotations;
+use crate::limits;
+use crate::schema::SchemaText;
+use crate::snapshot::MetaTool;
+
+use super::super::ToolEntry;
+use super::super::view::Shelf;
+
+/// Bytes that the list of categories may take in the description of search: it is paid in every session.
+const CATEGORIES_BYTES_MAX: usize = 600;
+/// Needs that one search may bring.
+pub(super) const NEEDS_MAX: usize = 8;
+/// Rows of one search at most.
+pub(super) const LIMIT_MAX: usize = 100;
+/// Tokens below which no answer fits (seed 004).
+pub(super) const BUDGET_MIN: usize = 128;
+/// Bytes of any name or cursor in an argument.
+const TEXT_MAX: usize = 512;
+
+/// Schemas never change; they are made once for all callers.
+static SCHEMAS: LazyLock<[SchemaText; MetaTool::ALL.len()]> =
+    LazyLock::new(|| MetaTool::ALL.map(|m| SchemaText::of(&schema(m))));
+
+/// The strict schema of a meta-tool's arguments.
+pub(in super::super) fn input_schema(tool: MetaTool) -> SchemaText {
+    let at = MetaTool::ALL.iter().position(|m| *m == tool).unwrap_or(0);
+    SCHEMAS.get(at).cloned().unwrap_or_else(SchemaText::empty_object)
+}
+
+/// The entries of all meta-tools for one class of callers, in the order of listing.
+pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<ToolEntry> {
+    MetaTool::ALL
+        .into_iter()
+        .map(|tool| ToolEntry {
+            name: tool.wire_name(server),
+            title: None,
+            description: Arc::from(description(tool, server, shelf)),
+            input_schema: input_schema(tool),
+            output_schema: None,
+            annotations: annotations(tool),
+        })
+        .collect()
+}
+
+fn annotations(tool: MetaTool) -> ToolAnnotations {
+    let dispatches = matches!(tool, MetaTool::RunTool | MetaTool::RunReadonlyTool);
+    let writes = tool == MetaTool::RunTool;
+    ToolAnnotations {
+        title: None,
+        read_only: Some(!writes),
+        destructive: Some(writes),
+        idempotent: Some(!writes),
+        open_world: Some(dispatches),
+    }
+}
+
+fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
+    match tool {
+        MetaTool::SearchTools => search_description(server, shelf),
+        MetaTool::DescribeTool => format!(
+            "The full entry of one tool: strict input schema, output schema, hints, whether you may call it \
+             and what is missing if not. Read it before `{server}_run_tool`. Takes an id or a name."
+        ),
+        MetaTool::RunTool => format!(
+            "Runs any tool you may use, listed or not, by id or name, with its own `arguments`. The same \
+             rules as for a direct call apply. Waits up to `wait_seconds` for the result. Use \
+             `{server}_run_readonly_tool` where you only want to read."
+        ),
+        MetaTool::RunReadonlyTool => format!(
+            "Runs a tool that is marked as reading only, by id or name; refuses every other one. Otherwise \
+             the same as `{server}_run_tool`."
+        ),
+        MetaTool::ListCategories => {
+            "The categories of the tools you may use, with the number of tools in each.".to_owned()
+        }
+        MetaTool::Context => {
+            "Who you are here: caller, agent, tier, scopes, discovery mode and why, how many tools you may \
+             use, and which of their upstreams are down or incomplete."
+                .to_owned()
+        }
+    }
+}
+
+fn search_description(server: &str, shelf: &Shelf) -> String {
+    let mut text = format!(
+        "Finds tools among the {} you may use, best first: say what you need in `query`, or several needs in \
+         `queries`. Then `{server}_describe_tool` and `{server}_run_tool`.",
+        shelf.tools
+    );
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    for (name, tools) in &shelf.categories {
+        let item = format!("{} ({tools})", if name.is_empty() { "uncategorised" } else { name });
+        bytes += item.len() + 2;
+        if bytes > CATEGORIES_BYTES_MAX {
+            break;
+        }
+        listed.push(item);
+    }
+    if !listed.is_empty() {
+        let rest = shelf.categories.len() - listed.len();
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        text.push_str(&format_categories(&listed, &more));
+    }
+    text
+}
+
+fn format_categories(listed: &[String], more: &str) -> String {
+    format!(" Categories: {}{more}.", listed.join(", "))
+}
+
+/// A strict object: nothing besides `properties`, so that a misspelt argument is an error.
+fn object(properties: &Value, required: &[&str]) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    if let (false, Some(map)) = (required.is_empty(), schema.as_object_mut()) {
+        map.insert("required".to_owned(), json!(required));
+    }
+    schema
+}
+
+fn schema(tool: MetaTool) -> Value {
+    match tool {
+        MetaTool::SearchTools => search_schema(),
+        MetaTool::DescribeTool => object(&json!({"tool": name("Id or name of the tool.")}), &["tool"]),
+        MetaTool::RunTool | MetaTool::RunReadonlyTool => run_schema(),
+        MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
+    }
+}
+
+fn name(description: &str) -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": TEXT_MAX, "description": description})
+}
+
+fn search_schema() -> Value {
+    let query = |d: &str| json!({"type": "string", "minLength": 1, "maxLength": limits::QUERY_CHARS_MAX, "description": d});
+    object(
+        &json!({
+            "query": query("What you need, in your own words, or a tool's name. Without it: browse by category or upstream."),
+            "queries": {
+                "type": "array", "items": query("One need."), "minItems": 1, "maxItems": NEEDS_MAX,
+                "description": "Several needs at once, instead of `query`; each row says in `for` which it serves.",
+            },
+            "category": name("Only this category."),
+            "upstream": name("Only this upstream."),
+            "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": 10, "description": "Rows at most."},
+            "cursor": name("`next_cursor` of the answer before, with the same query and filters."),
+            "detail": {
+                "enum": ["brief", "schema", "explain"], "default": "brief",
+                "description": "`schema` adds input schemas, `explain` the score and its signals.",
+            },
+            "budget_tokens": {
+                "type": "integer", "minimum": BUDGET_MIN,
+                "description": "Tokens (bytes / 4) that the answer may take; rows that do not fit come with `next_cursor`.",
+            },
+        }),
+        &[],
+    )
+}
+
+fn run_schema() -> Value {
+    let longest = limits::RUN_WAIT_MAX.as_secs();
+    object(
+        &json!({
+            "tool": name("Id or name of the tool."),
+            "arguments": {"type": "object", "description": "The tool's own arguments."},
+            "wait_seconds": {
+                "type": "integer", "minimum": 0, "maximum": longest, "default": limits::RUN_WAIT.as_secs(),
+                "description": "How long to wait for the result.",
+            },
+        }),
+        &["tool"],
+    )
+}

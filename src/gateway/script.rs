@@ -1,0 +1,108 @@
+//! What a running script may ask for: its own upstream, and other tools as the same caller.
+//!
+//! Every inner call goes the whole way of an outer one: roster, policy, arguments, shaping. Depth and number
+//! are bounded over the whole tree of calls, so that tools which call each other come to an end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
+use tokio::runtime::Handle;
+
+use crate::call::{
+    ErrorCode, HttpRequest, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest,
+};
+use crate::json::Object;
+use crate::projection::ScriptCalls;
+
+use super::invoke::Decided;
+use super::view::View;
+use super::{CallAnswer, Gateway, challenge_error, failure};
+
+/// Scripts inside scripts.
+const DEPTH_MAX: usize = 4;
+/// Requests and calls of one outer call, over all depths.
+const CALLS_MAX: usize = 64;
+
+/// Where a call stands in a tree of calls.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reentry {
+    depth: usize,
+    made: Arc<AtomicUsize>,
+}
+
+impl Reentry {
+    /// What a script at this depth may use. Fails outside of a runtime, which never is.
+    pub(super) fn calls(self, gateway: Gateway, call: Decided) -> Result<Arc<dyn ScriptCalls>, NoRuntime> {
+        let runtime = Handle::try_current().map_err(|_outside| NoRuntime)?;
+        Ok(Arc::new(Calls { gateway, call, place: self, runtime }))
+    }
+
+    fn count(&self) -> Result<(), ToolError> {
+        if self.made.fetch_add(1, Ordering::Relaxed) < CALLS_MAX {
+            return Ok(());
+        }
+        Err(ToolError::new(
+            ErrorCode::InternalError,
+            format!("The script made more than {CALLS_MAX} calls and was stopped. Tell the operator."),
+        ))
+    }
+
+    fn deeper(&self) -> Result<Self, ToolError> {
+        if self.depth < DEPTH_MAX {
+            return Ok(Self { depth: self.depth + 1, made: Arc::clone(&self.made) });
+        }
+        Err(ToolError::new(
+            ErrorCode::InternalError,
+            format!("Scripts call each other more than {DEPTH_MAX} deep. Tell the operator."),
+        ))
+    }
+}
+
+/// There is no runtime to wait in.
+#[derive(Debug)]
+pub(super) struct NoRuntime;
+
+struct Calls {
+    gateway: Gateway,
+    call: Decided,
+    place: Reentry,
+    runtime: Handle,
+}
+
+impl ScriptCalls for Calls {
+    fn fetch(&self, request: HttpRequest) -> Result<UpstreamReply, ToolError> {
+        self.place.count()?;
+        self.runtime.block_on(self.call.ask(&self.gateway, UpstreamRequest::Http(request)))
+    }
+
+    fn call(&self, tool: &str, arguments: Object) -> Result<Value, ToolError> {
+        self.place.count()?;
+        let deeper = self.place.deeper()?;
+        let left = self.call.deadline.saturating_duration_since(self.gateway.clock().now());
+        let call = ToolCall { tool: tool.to_owned(), arguments, wait: left, request_key: None };
+        let view = View::over(&self.gateway, &self.call.ctx, Arc::clone(&self.call.snapshot));
+        let answer = self.runtime.block_on(self.gateway.call_in(&self.call.ctx, &view, call, deeper));
+        match answer {
+            CallAnswer::Outcome(ToolOutcome::Completed(result)) => value(result),
+            CallAnswer::Outcome(ToolOutcome::Failed(e)) => Err(e),
+            CallAnswer::UnknownTool => Err(failure::not_found(tool)),
+            CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
+        }
+    }
+
+    fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
+        if let Some(sink) = &self.call.ctx.progress {
+            sink.report(progress, total, message);
+        }
+    }
+}
+
+fn value(result: ToolResult) -> Result<Value, ToolError> {
+    let text = result.text.unwrap_or_default();
+    if result.is_error {
+        let message = if text.is_empty() { "The inner tool reported a failure." } else { &text };
+        return Err(ToolError::new(ErrorCode::UpstreamRejected, message));
+    }
+    Ok(result.structured.map_or(Value::String(text), |s| s.value()))
+}

@@ -1,0 +1,140 @@
+//! The gateway itself: the handles that the use cases share.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::cache::ClassCache;
+use crate::call::{ToolError, ToolOutcome};
+use crate::clock::Clock;
+use crate::cursor::CursorKey;
+use crate::id::Generation;
+use crate::policy::DiscoveryMode;
+use crate::schema::{SchemaText, Validators};
+use crate::snapshot::{MetaTool, Publisher, Snapshot};
+
+use super::view::{Shelf, View};
+use super::{CallAnswer, RequestContext, Surface, meta};
+
+/// All use cases over the current snapshot. Shared by every connection; clones are the same gateway.
+#[derive(Debug, Clone)]
+pub struct Gateway(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    publisher: Arc<Publisher>,
+    clock: Clock,
+    validators: Arc<Validators>,
+    shelves: ClassCache<Shelf>,
+    /// For page tokens where the settings name no key: they end with the process.
+    own_key: CursorKey,
+    announced: watch::Sender<Generation>,
+}
+
+impl Gateway {
+    /// docent's version.
+    pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+
+    /// A gateway over a publisher's snapshots.
+    pub fn new(publisher: Arc<Publisher>, clock: Clock) -> Self {
+        Self::with_validators(publisher, clock, Arc::default())
+    }
+
+    /// The same with compiled schemas that are shared with the projections.
+    pub fn with_validators(publisher: Arc<Publisher>, clock: Clock, validators: Arc<Validators>) -> Self {
+        let (announced, _) = watch::channel(publisher.current().generation);
+        Self(Arc::new(Shared {
+            publisher,
+            clock,
+            validators,
+            shelves: ClassCache::default(),
+            own_key: random_key(),
+            announced,
+        }))
+    }
+
+    /// The snapshot that serves now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.0.publisher.current()
+    }
+
+    /// Where snapshots come from.
+    pub fn publisher(&self) -> &Arc<Publisher> {
+        &self.0.publisher
+    }
+
+    /// The clock of the gateway.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The server's name.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.snapshot().settings.name)
+    }
+
+    /// The discovery mode of this request: connection, caller, agent, server; `Auto` already decided.
+    pub fn mode(&self, ctx: &RequestContext) -> DiscoveryMode {
+        View::of(self, ctx).mode
+    }
+
+    /// The digest of what this caller is shown now.
+    pub fn surface(&self, ctx: &RequestContext) -> Surface {
+        View::of(self, ctx).surface()
+    }
+
+    /// The input schema of a tool as this caller is shown it; nothing for one that is unknown or hidden.
+    pub fn shown_schema(&self, ctx: &RequestContext, tool: &str) -> Option<SchemaText> {
+        let view = View::of(self, ctx);
+        match MetaTool::of(view.server(), tool) {
+            Some(own) => Some(meta::input_schema(own)),
+            None => view.find(tool).map(|(_, tool)| tool.wire_schema.clone()),
+        }
+    }
+
+    /// Tells when surfaces may have changed, at most once a second. Compare [`Gateway::surface`] per caller
+    /// before a `list_changed`.
+    pub fn changes(&self) -> watch::Receiver<Generation> {
+        self.0.announced.subscribe()
+    }
+
+    pub(super) fn announced(&self) -> &watch::Sender<Generation> {
+        &self.0.announced
+    }
+
+    pub(super) fn validators(&self) -> &Validators {
+        &self.0.validators
+    }
+
+    pub(super) fn shelves(&self) -> &ClassCache<Shelf> {
+        &self.0.shelves
+    }
+
+    /// The key of page tokens: the settings', so that nodes share it, else this process's own.
+    pub(super) fn cursor_key(&self, snapshot: &Snapshot) -> CursorKey {
+        match &snapshot.settings.cursor_key {
+            Some(secret) => CursorKey::new(secret.expose().as_bytes()),
+            None => self.0.own_key.clone(),
+        }
+    }
+}
+
+fn random_key() -> CursorKey {
+    let mut material = [0; 32];
+    if let Err(e) = getrandom::fill(&mut material) {
+        // Without the system's randomness std's own is the best there is; tokens end with the process.
+        tracing::error!(error = %e, "the system gives no random bytes; page tokens are weaker");
+        for (at, chunk) in material.chunks_mut(8).enumerate() {
+            let random = RandomState::new().hash_one(at).to_le_bytes();
+            chunk.iter_mut().zip(random).for_each(|(to, from)| *to = from);
+        }
+    }
+    CursorKey::new(&material)
+}
+
+impl From<ToolError> for CallAnswer {
+    fn from(error: ToolError) -> Self {
+        Self::Outcome(ToolOutcome::Failed(error))
+    }
+}

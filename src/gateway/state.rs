@@ -1,0 +1,71 @@
+//! What the server says of itself: readiness, and that surfaces may have changed.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::diagnostic::Severity;
+use crate::upstream::{UpstreamState, UpstreamStatus};
+
+use super::{Gateway, Readiness};
+
+/// Between two announcements: an upstream that comes up, or an edit with many saves, is one change to clients.
+const ANNOUNCE_PAUSE: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    /// Whether the server does its work: every upstream is there and the last reload succeeded.
+    pub fn readiness(&self) -> Readiness {
+        let snapshot = self.snapshot();
+        let failure = self.publisher().failure();
+        let upstreams = snapshot.upstreams.statuses();
+        let mut reasons = Vec::new();
+        if let Some(failure) = &failure {
+            reasons.push(format!(
+                "the last edit of the home has {} error(s); the generation before it serves on",
+                failure.count(Severity::Error)
+            ));
+        }
+        reasons.extend(upstreams.iter().filter_map(degraded));
+        Readiness {
+            ready: reasons.is_empty(),
+            generation: snapshot.generation,
+            reasons,
+            diagnostics: failure.map(|d| d.0.clone()).unwrap_or_default(),
+            upstreams,
+        }
+    }
+
+    /// Announces published generations to [`Gateway::changes`] until `stop` fires: at once, then not again for
+    /// a second; a generation in which nobody can see a difference is not announced.
+    pub async fn announce_changes(&self, stop: CancellationToken) {
+        let mut published = self.publisher().subscribe();
+        let mut shown = self.snapshot().state;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                more = published.changed() => if more.is_err() { return },
+            }
+            let now = self.snapshot();
+            if shown != now.state {
+                shown = now.state;
+                self.announced().send_replace(now.generation);
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(ANNOUNCE_PAUSE) => {}
+            }
+        }
+    }
+}
+
+fn degraded(status: &UpstreamStatus) -> Option<String> {
+    let what = match status.state {
+        UpstreamState::Down => "is down",
+        UpstreamState::Connecting if !status.complete => "is being connected to",
+        UpstreamState::Unknown if !status.complete => "was not reached yet",
+        UpstreamState::Up if !status.complete => "has not brought all its tools",
+        UpstreamState::Up | UpstreamState::Unknown | UpstreamState::Connecting => return None,
+    };
+    let note = if status.note.is_empty() { String::new() } else { format!(": {}", status.note) };
+    Some(format!("the upstream `{}` {what}{note}", status.id))
+}
