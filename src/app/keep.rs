@@ -1,0 +1,65 @@
+//! What runs beside the requests: the watch on the home, the upstreams' news, announcements; and the end.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::App;
+
+/// Upstreams that come up one after the other make one generation, not ten.
+const GATHER: Duration = Duration::from_millis(100);
+
+impl App {
+    /// Keeps the home up to date until the app is closed: edits are reloaded
+    /// (where [`Options::watch`](super::Options::watch) asked for it), upstreams are connected to and
+    /// listed again, changes are announced.
+    pub fn keep(self: &Arc<Self>) {
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move { app.follow_edits().await });
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move { app.follow_upstreams().await });
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move { app.registry.keep_fresh(app.stop.clone()).await });
+        let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
+        self.tasks.spawn(async move { gateway.announce_changes(stop).await });
+    }
+
+    async fn follow_edits(&self) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut watch) = watch else { return };
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                edit = watch.changed() => if edit.is_none() { return },
+            }
+            // Both outcomes are logged and kept where they are asked for.
+            self.reload().await.ok();
+        }
+    }
+
+    async fn follow_upstreams(&self) {
+        let mut changes = self.registry.changes();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                change = changes.changed() => if change.is_err() { return },
+            }
+            tokio::time::sleep(GATHER).await;
+            changes.mark_unchanged();
+            self.refresh().await;
+        }
+    }
+
+    /// Ends everything: background tasks first, then the upstreams' connections and processes. Waits at most
+    /// `patience` for calls under way.
+    pub async fn close(&self, patience: Duration) {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(patience, self.tasks.wait()).await.is_err() {
+            tracing::warn!(
+                waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+                "calls were still under way when the server ended"
+            );
+        }
+        self.registry.close().await;
+    }
+}

@@ -1,0 +1,214 @@
+//! From files to a published generation, the first and every later one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{self, Loaded};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::gateway::Gateway;
+use crate::id::Generation;
+use crate::schema::Validators;
+use crate::snapshot::{self, Home, HomeWatch, Publisher, Snapshot};
+use crate::upstream::{Registry, UpstreamSet};
+
+use super::{App, Broken, Options};
+
+pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
+    // Before the first read: an edit in between is then told, not lost.
+    let watch = options.watch.then(|| watch(dir, &options)).flatten();
+    let Loaded { home, settings, mut diagnostics } = read(dir, &options).await.map_err(Broken)?;
+    let Some(home) = home else { return Err(Broken(diagnostics)) };
+    let registry = Registry::new(options.clock.clone(), options.data.as_deref());
+    let upstreams = registry.stage(configs(&home));
+    registry.discover(&upstreams, true).await;
+    let (home, validators) = (Arc::new(home), Arc::<Validators>::default());
+    let generation = Generation(1);
+    let first = make(&home, upstreams.clone(), &validators, None, generation, &mut diagnostics).await;
+    let Some(first) = first else { return Err(Broken(diagnostics)) };
+    registry.adopt(upstreams);
+    let publisher = Arc::new(Publisher::new(first));
+    let clock = options.clock.clone();
+    Ok(App {
+        dir: dir.to_owned(),
+        settings,
+        diagnostics,
+        registry,
+        gateway: Gateway::with_validators(Arc::clone(&publisher), clock, Arc::clone(&validators)),
+        publisher,
+        validators,
+        built: Mutex::new((home, generation)),
+        bound: std::sync::OnceLock::new(),
+        watch: std::sync::Mutex::new(watch),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+        options,
+    })
+}
+
+impl App {
+    /// Reads the home again and publishes what it says now. A broken home leaves the last good generation
+    /// serving; its mistakes are the error, and stand in `/readyz` until they are mended.
+    pub async fn reload(&self) -> Result<Generation, Broken> {
+        let mut built = self.built.lock().await;
+        let started = self.options.clock.now();
+        match self.rebuild(&mut built).await {
+            Ok((generation, diagnostics)) => {
+                let snapshot = self.publisher.current();
+                tracing::info!(
+                    snapshot.generation = generation.0,
+                    tools = snapshot.catalog.len(),
+                    warnings = diagnostics.count(Severity::Warning),
+                    duration_ms = millis(self.options.clock.now().saturating_duration_since(started)),
+                    "home reloaded"
+                );
+                Ok(generation)
+            }
+            Err(diagnostics) => {
+                tracing::warn!(
+                    snapshot.generation = built.1.0,
+                    errors = diagnostics.count(Severity::Error),
+                    first = diagnostics.0.iter().find(|d| d.severity == Severity::Error).map(first_line),
+                    "the edited home is broken, the last good generation serves on"
+                );
+                self.publisher.fail(diagnostics.clone());
+                Err(Broken(diagnostics))
+            }
+        }
+    }
+
+    async fn rebuild(
+        &self,
+        built: &mut (Arc<Home>, Generation),
+    ) -> Result<(Generation, Diagnostics), Diagnostics> {
+        let Loaded { home, mut diagnostics, settings } = read(&self.dir, &self.options).await?;
+        let Some(home) = home else { return Err(diagnostics) };
+        if let Some(Err(message)) = self.bound.get().map(|bound| bound.check(&home.callers)) {
+            diagnostics.push(
+                Diagnostic::error("open-to-others", config::MAIN_FILE, message)
+                    .help("keep `auth.mode`, or restart the server on a loopback address"),
+            );
+            return Err(diagnostics);
+        }
+        if settings != self.settings {
+            diagnostics.push(
+                Diagnostic::warning(
+                    "restart-needed",
+                    config::MAIN_FILE,
+                    "`server.listen` and `[telemetry]` are read at start only",
+                )
+                .help("restart the server to apply the change"),
+            );
+        }
+        let upstreams = self.registry.stage(configs(&home));
+        self.registry.discover(&upstreams, true).await;
+        let home = Arc::new(home);
+        let generation = Generation(built.1.0 + 1);
+        let before = Some(self.publisher.current());
+        let next =
+            make(&home, upstreams.clone(), &self.validators, before, generation, &mut diagnostics).await;
+        let Some(next) = next else { return Err(diagnostics) };
+        self.publisher.publish(next);
+        // Only now are the adapters that fell out let go: nothing that serves names them any more.
+        self.registry.adopt(upstreams);
+        *built = (home, generation);
+        Ok((generation, diagnostics))
+    }
+
+    /// Publishes the same home with what its upstreams bring now.
+    pub(super) async fn refresh(&self) {
+        let mut built = self.built.lock().await;
+        let (home, generation) = (Arc::clone(&built.0), Generation(built.1.0 + 1));
+        let mut diagnostics = Diagnostics::default();
+        let (upstreams, before) = (self.registry.current(), Some(self.publisher.current()));
+        match make(&home, upstreams, &self.validators, before, generation, &mut diagnostics).await {
+            Some(next) => {
+                tracing::info!(
+                    snapshot.generation = generation.0,
+                    tools = next.catalog.len(),
+                    "upstreams changed"
+                );
+                self.publisher.refresh(next);
+                built.1 = generation;
+            }
+            None => tracing::warn!(
+                first = diagnostics.0.iter().find(|d| d.severity == Severity::Error).map(first_line),
+                "what an upstream brings does not build, the last good generation serves on"
+            ),
+        }
+    }
+
+    /// Waits until every upstream was asked for its tools once, and publishes what came: for commands, which
+    /// have no background.
+    pub async fn discover(&self) {
+        self.registry.discover(&self.registry.current(), false).await;
+        self.refresh().await;
+    }
+}
+
+fn watch(dir: &Path, options: &Options) -> Option<HomeWatch> {
+    match snapshot::watch(dir, options.data.as_deref()) {
+        Ok(watch) => Some(watch),
+        Err(e) => {
+            tracing::error!(error = %e, "the home cannot be watched: edits need a restart");
+            None
+        }
+    }
+}
+
+fn configs(home: &Home) -> Vec<crate::upstream::UpstreamConfig> {
+    home.packs.iter().map(|p| p.config.clone()).collect()
+}
+
+/// Reads the files on a thread that may block.
+async fn read(dir: &Path, options: &Options) -> Result<Loaded, Diagnostics> {
+    let (dir, environment) = (dir.to_owned(), options.environment.clone());
+    let read = move || config::load(&dir, &environment.resolver(&dir));
+    tokio::task::spawn_blocking(read).await.map_err(|e| fault("reading the home", &e))
+}
+
+/// Builds on a thread that may compute: 10,000 tools take about a second.
+async fn make(
+    home: &Arc<Home>,
+    upstreams: UpstreamSet,
+    validators: &Arc<Validators>,
+    before: Option<Arc<Snapshot>>,
+    generation: Generation,
+    diagnostics: &mut Diagnostics,
+) -> Option<Snapshot> {
+    let (home, validators) = (Arc::clone(home), Arc::clone(validators));
+    let build = move || {
+        let mut found = Diagnostics::default();
+        let built = snapshot::build(&home, upstreams, &validators, before.as_deref(), generation, &mut found);
+        (built, found)
+    };
+    match tokio::task::spawn_blocking(build).await {
+        Ok((built, found)) => {
+            diagnostics.extend(found);
+            built
+        }
+        Err(e) => {
+            diagnostics.extend(fault("building the home", &e));
+            None
+        }
+    }
+}
+
+/// A panic in our own code must not end a server that serves.
+fn fault(doing: &str, error: &tokio::task::JoinError) -> Diagnostics {
+    let message = format!("{doing} failed inside docent: {error}");
+    Diagnostics(vec![
+        Diagnostic::error("internal", config::MAIN_FILE, message).help("report this as a fault of docent"),
+    ])
+}
+
+fn first_line(diagnostic: &Diagnostic) -> String {
+    format!("{}:{}: {}", diagnostic.file, diagnostic.line, diagnostic.message)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
