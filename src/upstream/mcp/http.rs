@@ -122,7 +122,16 @@ impl HttpLink {
                 }
                 401 if !renewed && self.credentials.forget().await => renewed = true,
                 401 | 403 => return Err(self.refused(exchange.status()).into()),
-                _ => return self.answer(exchange, id, asked, &session).await,
+                status => {
+                    let outcome = self.answer(exchange, id, asked, &session).await;
+                    let unread = matches!(&outcome, Err(Fault::Rpc(e)) if !e.addressed);
+                    if !(status == 400 && unread && session.has_id && !reopened) {
+                        return outcome;
+                    }
+                    // Some servers say so with 400 and an error that names no request.
+                    reopened = true;
+                    self.forget(&session);
+                }
             }
         }
     }
@@ -196,7 +205,12 @@ impl HttpLink {
         let result = self.read(exchange, 0, HANDSHAKE_BYTES, None, None).await?;
         if !rpc::offers_stateless(&result) {
             let message = "the server does not offer the stateless revision".to_owned();
-            return Err(Fault::Rpc(RpcError { code: -32022, message, data: serde_json::Value::Null }));
+            return Err(Fault::Rpc(RpcError {
+                code: -32022,
+                message,
+                data: serde_json::Value::Null,
+                addressed: true,
+            }));
         }
         let facts = ServerFacts::read(&result, Some(rpc::STATELESS_VERSION));
         Ok(Session { facts, stateless: true, has_id: false, headers, meta: Some(meta) })
@@ -321,7 +335,7 @@ impl HttpLink {
         }
         // An error without an id answers a request that could not be read.
         if let Some(error) = messages.iter().find(|m| m.id.is_none()).and_then(|m| m.error) {
-            return Err(Fault::Rpc(RpcError::read(error)));
+            return Err(Fault::Rpc(RpcError { addressed: false, ..RpcError::read(error) }));
         }
         let retry = if status >= 500 { Retry::Unknown } else { Retry::Never };
         let message = match status {

@@ -38,6 +38,9 @@ pub(super) struct RpcError {
     pub(super) code: i64,
     pub(super) message: String,
     pub(super) data: Value,
+    /// Whether it names the request that it answers. An error without an id comes from before the request was
+    /// looked at.
+    pub(super) addressed: bool,
 }
 
 /// What became of a request.
@@ -120,6 +123,7 @@ impl RpcError {
             code: value.get("code").and_then(Value::as_i64).unwrap_or(-32603),
             message: message.unwrap_or("no message").to_owned(),
             data: value.get("data").cloned().unwrap_or_default(),
+            addressed: true,
         }
     }
 }

@@ -201,29 +201,62 @@ impl StdioLink {
 
     /// The handshake of either wire.
     async fn agree(&self, child: &Child) -> Result<Agreed, Fault> {
-        let known = self.history().stateless;
-        let probe = match self.era {
-            Era::Auto => known != Some(false),
+        let probes = match self.era {
+            Era::Auto => self.history().stateless != Some(false),
             Era::Stateless => true,
             Era::Session => false,
         };
-        if probe {
-            let meta = rpc::stateless_meta();
-            let out = Outgoing { method: "server/discover", params: "", name: None, progress: false };
-            let id = self.ids.fetch_add(1, Ordering::Relaxed);
-            let asking = child.ask(id, out.text(id, Some(&meta)), HANDSHAKE_BYTES, None, true);
-            match tokio::time::timeout(PROBE, asking).await {
-                Ok(Ok(result)) if rpc::offers_stateless(&result) => {
-                    let facts = ServerFacts::read(&result, Some(rpc::STATELESS_VERSION));
-                    return Ok(Agreed { facts, meta: Some(meta) });
+        if !probes {
+            return self.initialize(child).await;
+        }
+        let mut asking = std::pin::pin!(self.discover(child));
+        match tokio::time::timeout(PROBE, &mut asking).await {
+            Ok(Ok(Some(agreed))) => return Ok(agreed),
+            Ok(Err(fault)) => return Err(fault),
+            _ if self.era == Era::Stateless => {
+                return Err(self.failed("it does not speak the stateless revision"));
+            }
+            Ok(Ok(None)) => return self.initialize(child).await,
+            Err(_) => {}
+        }
+        // A program that starts slowly, or one that leaves unknown questions alone: whichever answer counts.
+        let mut greeting = std::pin::pin!(self.initialize(child));
+        let (mut asked, mut refused) = (false, None);
+        loop {
+            tokio::select! {
+                found = &mut asking, if !asked => {
+                    asked = true;
+                    if let Some(agreed) = found? {
+                        return Ok(agreed);
+                    }
                 }
-                Ok(Err(Fault::Upstream(e))) => return Err(e.into()),
-                _ if self.era == Era::Stateless => {
-                    return Err(self.failed("it does not speak the stateless revision"));
-                }
-                _ => {}
+                greeted = &mut greeting, if refused.is_none() => match greeted {
+                    Ok(agreed) => return Ok(agreed),
+                    Err(fault) => refused = Some(fault),
+                },
+            }
+            if let Some(fault) = refused.take_if(|_| asked) {
+                return Err(fault);
             }
         }
+    }
+
+    /// `server/discover`; `None` where the server does not offer the stateless revision.
+    async fn discover(&self, child: &Child) -> Result<Option<Agreed>, Fault> {
+        let meta = rpc::stateless_meta();
+        let out = Outgoing { method: "server/discover", params: "", name: None, progress: false };
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        match child.ask(id, out.text(id, Some(&meta)), HANDSHAKE_BYTES, None, true).await {
+            Ok(result) if rpc::offers_stateless(&result) => {
+                let facts = ServerFacts::read(&result, Some(rpc::STATELESS_VERSION));
+                Ok(Some(Agreed { facts, meta: Some(meta) }))
+            }
+            Err(Fault::Upstream(e)) => Err(e.into()),
+            Ok(_) | Err(Fault::Rpc(_)) => Ok(None),
+        }
+    }
+
+    async fn initialize(&self, child: &Child) -> Result<Agreed, Fault> {
         let params = rpc::initialize_params();
         let out = Outgoing { method: "initialize", params: &params, name: None, progress: false };
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
