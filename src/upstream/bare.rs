@@ -105,7 +105,8 @@ pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&T
     if let Some(own) = own {
         own.apply(&mut tool);
     }
-    if tool.wire_schema == tool.input_schema {
+    let folded = own.and_then(|o| o.fold_schema).unwrap_or(true);
+    if folded && tool.wire_schema == tool.input_schema {
         tool.wire_schema = shown(&tool.input_schema);
     }
     let hints = CallHints {

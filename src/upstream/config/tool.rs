@@ -58,6 +58,9 @@ pub struct ToolConfig {
     pub description: Option<Arc<str>>,
     /// The strict schema of its arguments.
     pub input_schema: Option<SchemaText>,
+    /// Whether combinators at the schema's root are folded away where it is shown (the default): some providers
+    /// refuse a whole request over one of them.
+    pub fold_schema: Option<bool>,
     /// Hints; only those that are set change anything.
     pub annotations: ToolAnnotations,
     /// Its category.
@@ -129,6 +132,7 @@ impl ToolConfig {
         self.title = section.string("title").map(|t| Arc::from(t.value));
         self.description = section.string("description").map(|t| Arc::from(t.value));
         self.input_schema = input_schema(section, reader);
+        self.fold_schema = section.boolean("fold_schema");
         self.annotations = annotations(section);
         self.category = section.string("category").map(|t| Arc::from(t.value));
         self.tags = section.strings("tags").map(|t| t.into_iter().map(|t| Arc::from(t.value)).collect());
