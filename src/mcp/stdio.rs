@@ -91,7 +91,8 @@ impl StdioPeer {
         match decode(line, line.len()) {
             Err(Fault { id, error }) => self.send(error_response(id.as_ref(), &error)).await,
             Ok(Incoming::Batch(items)) if self.settled().is_some_and(|(r, _)| r.takes_batches()) => {
-                self.batch(items).await;
+                self.calls.fetch_add(1, Ordering::AcqRel);
+                tokio::spawn(Arc::clone(self).batch(items));
             }
             Ok(Incoming::Batch(_)) => {
                 let error =
@@ -187,6 +188,10 @@ impl StdioPeer {
         let answer = self.mcp.answer(exchange, &id, &method, params).await;
         self.running.end(id.as_str());
         self.reply(&id, answer).await;
+        self.call_done();
+    }
+
+    fn call_done(&self) {
         self.calls.fetch_sub(1, Ordering::AcqRel);
         self.call_ended.notify_one();
     }
@@ -255,13 +260,14 @@ impl StdioPeer {
     }
 
     /// A batch of 2025-03-26: answered as one line, in order.
-    async fn batch(self: &Arc<Self>, items: Vec<Result<Message, Fault>>) {
+    async fn batch(self: Arc<Self>, items: Vec<Result<Message, Fault>>) {
         let answers =
             futures_util::future::join_all(items.into_iter().map(|item| self.batch_item(item))).await;
         let answers: Vec<Bytes> = answers.into_iter().flatten().collect();
         if !answers.is_empty() {
             self.send(array(&answers)).await;
         }
+        self.call_done();
     }
 
     async fn batch_item(&self, item: Result<Message, Fault>) -> Option<Bytes> {
@@ -275,7 +281,12 @@ impl StdioPeer {
             Ok(Message::Request { id, method, params }) => (id, method, params),
         };
         let answer = match self.era(&method, &Declared::of(&params)) {
-            Ok(exchange) => self.mcp.answer(exchange, &id, &method, params).await,
+            Ok(exchange) if self.running.begin(id.as_str(), exchange.ctx.cancel.clone()) => {
+                let answer = self.mcp.answer(exchange, &id, &method, params).await;
+                self.running.end(id.as_str());
+                answer
+            }
+            Ok(_) => Answer::Failed(RpcError::invalid_request("a request with this id is still running")),
             Err(error) => Answer::Failed(error),
         };
         answer.message(&id)

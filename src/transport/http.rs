@@ -51,7 +51,9 @@ async fn boundary(State(server): State<Arc<Server>>, request: Request, next: Nex
         Ok(()) => next.run(request).await,
         Err(why) => respond(refusal(403, why), &access, None),
     };
-    server.requests.count(&path, response.status().as_u16());
+    let status = response.status().as_u16();
+    tracing::debug!(http.path = path, http.status = status, "request answered");
+    server.requests.count(&path, status);
     response
 }
 

@@ -194,6 +194,14 @@ async fn batches_belong_to_the_oldest_revision() {
     let batch = json!([request(1, "ping", json!({})), request(2, "tools/call", json!({"name": "echo"}))]);
     let answers = pipe.ask(batch.clone()).await;
     assert_eq!(answers.as_array().unwrap().iter().map(|a| a["id"].clone()).collect::<Vec<_>>(), [1, 2]);
+    pipe.send(json!([request(3, "tools/call", json!({"name": "slow"})), request(4, "ping", json!({}))]))
+        .await;
+    while pipe.double.began.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}});
+    let answers = pipe.ask(cancel).await;
+    assert_eq!(answers.as_array().unwrap().len(), 1, "the cancelled one is left out");
     let mut pipe = Pipe::open();
     pipe.initialize("2025-06-18").await;
     assert_eq!(code(&pipe.ask(batch).await), -32600);

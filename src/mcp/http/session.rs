@@ -79,8 +79,7 @@ impl Mcp {
         }
         let key = id.as_str().to_owned();
         if !session.running.begin(&key, exchange.ctx.cancel.clone()) {
-            let error = RpcError::invalid_request("a request with this id is still running in this session");
-            return HttpReply::json(400, error_response(Some(&id), &error));
+            return HttpReply::json(400, error_response(Some(&id), &still_running()));
         }
         let declared = Declared::of(&params);
         let token = declared.progress_token().filter(|_| request.asks_for_events());
@@ -162,6 +161,11 @@ impl Mcp {
             }
             Ok(Message::Request { id, method, params }) => {
                 let exchange = self.session_exchange(request, session);
+                let key = id.as_str().to_owned();
+                if !session.running.begin(&key, exchange.ctx.cancel.clone()) {
+                    return Some(error_response(Some(&id), &still_running()));
+                }
+                let _done = Done { session: Arc::clone(session), key };
                 self.answer(exchange, &id, &method, params).await.message(&id)
             }
         }
@@ -192,6 +196,10 @@ impl Mcp {
             Some(_) => HttpReply::no_session(None),
         }
     }
+}
+
+fn still_running() -> RpcError {
+    RpcError::invalid_request("a request with this id is still running in this session")
 }
 
 /// Forgets a running request when it has ended, or when nobody waits for it any more.
