@@ -3,10 +3,22 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 fine, 1 the thing asked about failed, 2 the
 //! home is broken, 64 usage. What a command does lives below; here it is only read and printed.
 
+mod call;
+mod check;
+mod eval;
 mod failure;
+mod import;
 mod init;
+mod logging;
+mod open;
 mod output;
+mod policy;
+mod project;
+mod search;
+mod serve;
+mod test;
 mod token;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,8 +45,19 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Serve),
     Init(init::Init),
+    Check(check::Check),
+    Test(test::Test),
+    Tools(tools::Tools),
+    Describe(search::Describe),
+    Search(search::Search),
+    Call(call::Call),
+    Project(project::Project),
+    Policy(policy::Policy),
+    Eval(eval::Eval),
     Token(token::Token),
+    Import(import::Import),
 }
 
 /// What every command is given.
@@ -56,8 +79,19 @@ pub fn run() -> ExitCode {
     let home = env.home_dir(cli.home.as_deref());
     let mut context = Context { env, home, data: cli.data, out: Output::stdout() };
     let done = match cli.command {
+        Command::Serve(command) => command.run(&mut context),
         Command::Init(command) => command.run(&mut context),
+        Command::Check(command) => command.run(&mut context),
+        Command::Test(command) => command.run(&mut context),
+        Command::Tools(command) => command.run(&mut context),
+        Command::Describe(command) => command.run(&mut context),
+        Command::Search(command) => command.run(&mut context),
+        Command::Call(command) => command.run(&mut context),
+        Command::Project(command) => command.run(&mut context),
+        Command::Policy(command) => command.run(&mut context),
+        Command::Eval(command) => command.run(&mut context),
         Command::Token(command) => command.run(&mut context),
+        Command::Import(command) => command.run(&mut context),
     };
     failure::exit(done.and_then(|()| context.out.flush()))
 }

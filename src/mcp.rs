@@ -26,6 +26,7 @@ mod tools;
 
 pub use core::Mcp;
 pub use counters::{Counters, Outcome};
+pub use encode::call_tool_result;
 pub use encode::single_line;
 pub use headers::{Header, Headers};
 pub use http::{HttpReply, HttpRequest, refusal};

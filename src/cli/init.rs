@@ -8,13 +8,16 @@ use clap::Args;
 
 use super::{Context, Failure, failure};
 use from::Source;
+pub(super) use from::{name_of, openapi};
 
 /// The repository's own docent.toml is the reference of every key; a new home gets the same comments.
 const REFERENCE: &str = include_str!("../../docent.toml");
 
 /// The files of a new home besides docent.toml.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("policies/10-base.rhai", include_str!("init/home/policies/10-base.rhai")),
+    ("policies/cases/base.yaml", include_str!("init/home/policies/cases/base.yaml")),
+    ("scripts/example/cases/count.yaml", include_str!("init/home/scripts/example/cases/count.yaml")),
     ("scripts/example/upstream.toml", include_str!("init/home/scripts/example/upstream.toml")),
     ("scripts/hello/upstream.toml", include_str!("init/home/scripts/hello/upstream.toml")),
     ("scripts/hello/hello.rhai", include_str!("init/home/scripts/hello/hello.rhai")),
@@ -41,7 +44,7 @@ impl Init {
         let pack = source.map(Source::pack).transpose().map_err(Failure::Failed)?;
         if let Some(pack) = &pack {
             enabled = vec!["hello", &pack.name];
-            files.retain(|(name, _)| !name.starts_with("scripts/example/"));
+            files.retain(|(name, _)| !name.starts_with("scripts/example/") && !name.contains("/cases/"));
             files.extend(pack.files.iter().cloned());
             files.push(("policies/20-imported.rhai".to_owned(), from::policy(&pack.name).into_bytes()));
         }

@@ -154,6 +154,18 @@ pub(super) fn tool_outcome(
     result.meta
 }
 
+/// The `CallToolResult` of an outcome in the newest session revision, for callers that are on no wire (the
+/// command line).
+pub fn call_tool_result(tool: &str, correlation_id: &str, outcome: ToolOutcome) -> Value {
+    let revision = Revision::NEWEST_SESSION;
+    let mut writer = ResultWriter { buffer: b"{".to_vec(), empty: true };
+    if let Some(meta) = tool_outcome(&mut writer, revision, tool, correlation_id, outcome) {
+        writer.put("_meta", &meta);
+    }
+    writer.buffer.push(b'}');
+    serde_json::from_str(&String::from_utf8_lossy(&writer.buffer)).unwrap_or_default()
+}
+
 /// The envelope of a failure (seed 001), for models as text and for programs as data.
 fn failure(tool: &str, correlation_id: &str, error: &ToolError) -> ToolResult {
     let envelope = json!({

@@ -9,8 +9,12 @@
     reason = "tests fail by panicking, and their helpers too"
 )]
 
+mod auth;
+mod check;
+mod cli;
 mod clients;
 mod docs;
+mod init;
 mod openapi;
 mod policies;
 mod support;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::cli::Failure;
 use crate::json;
 use crate::limits::OPENAPI_BYTES_MAX;
 
@@ -24,7 +25,7 @@ pub(super) enum Source {
 
 /// A pack to be written.
 #[derive(Debug)]
-pub(super) struct Pack {
+pub(in crate::cli) struct Pack {
     /// Its folder in scripts/.
     pub(super) name: String,
     /// Its files, named relative to the home.
@@ -53,10 +54,13 @@ impl Source {
         }
     }
 
-    /// The pack it makes.
+    /// The pack it makes, under a name made from it.
     pub(super) fn pack(self) -> Result<Pack, String> {
         match self {
-            Self::OpenApi(file) => openapi(&file),
+            Self::OpenApi(file) => {
+                let stem = file.file_stem().map_or_else(|| "api".into(), |s| s.to_string_lossy());
+                openapi(&file, name_of(&stem))
+            }
             Self::McpUrl(url) => {
                 let name = name_of(url.host_str().unwrap_or("mcp").trim_start_matches("www."));
                 let text = format!(
@@ -87,15 +91,19 @@ impl Pack {
         let files = vec![(format!("scripts/{name}/upstream.toml"), text.into_bytes())];
         Self { name, files }
     }
+
+    /// Writes its files into a home.
+    pub(in crate::cli) fn write(&self, home: &Path) -> Result<(), Failure> {
+        self.files.iter().try_for_each(|(name, bytes)| super::write(&home.join(name), bytes))
+    }
 }
 
-fn openapi(file: &Path) -> Result<Pack, String> {
+/// The pack of an OpenAPI document.
+pub(in crate::cli) fn openapi(file: &Path, name: String) -> Result<Pack, String> {
     let bytes = json::read_capped(file, OPENAPI_BYTES_MAX)
         .map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
     let yaml = bytes.iter().find(|b| !b.is_ascii_whitespace()).is_none_or(|b| *b != b'{');
     let spec = if yaml { "openapi.yaml" } else { "openapi.json" };
-    let stem = file.file_stem().map_or_else(|| "api".into(), |s| s.to_string_lossy());
-    let name = name_of(&stem);
     let text = format!(
         "# An HTTP service described by OpenAPI: every operation is a tool.\nkind = \"openapi\"\nspec = \"{spec}\"\ntags = [\"imported\"]\n# Where the service is; needed where the document names no address of its own.\n# base_url = \"https://api.example.com\"\n\n# [auth]\n# bearer = \"${{env:TOKEN}}\"\n\n# Only some of the operations:\n# [include]\n# tags = [\"pets\"]\n# methods = [\"GET\"]\n"
     );
@@ -141,7 +149,7 @@ fn last_part(word: &str) -> &str {
 }
 
 /// A folder name from any text: lower case letters, digits and `-`, never one that is taken.
-fn name_of(text: &str) -> String {
+pub(in crate::cli) fn name_of(text: &str) -> String {
     let mut name = String::new();
     for c in text.chars() {
         let c = c.to_ascii_lowercase();

@@ -1,0 +1,136 @@
+//! Opens a home for one command: read, built, its upstreams asked as far as the command needs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::{Context, Failure, failure};
+use crate::app::{App, Options};
+use crate::auth::Authenticator;
+use crate::clock::Clock;
+use crate::diagnostic::did_you_mean;
+use crate::gateway::{Gateway, RequestContext};
+use crate::policy::Principal;
+use crate::snapshot::Snapshot;
+use crate::upstream::UpstreamState;
+
+/// How long a command waits for its upstreams to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How far a command reaches beyond the files of the home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The files only: the same answer everywhere and every time.
+    Files,
+    /// MCP servers' tools as remembered; if one was never listed, all are asked now.
+    Known,
+    /// Every MCP server is asked.
+    Upstreams,
+}
+
+/// A home that loads.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// The composed program.
+    pub(super) app: Arc<App>,
+    runtime: Runtime,
+}
+
+/// What a command brings along. Only one that serves follows edits.
+pub(super) fn options(context: &Context, data: Option<PathBuf>, watch: bool) -> Options {
+    Options { data, environment: context.env.clone(), clock: Clock::system(), watch }
+}
+
+/// A runtime: everything of a command is waited for in one place.
+pub(super) fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Failure::failed(format_args!("no threads can be started: {e}")))
+}
+
+/// Opens the home of this command; a broken one ends the command with all its mistakes.
+pub(super) fn open(context: &Context, reach: Reach) -> Result<Opened, Failure> {
+    let runtime = runtime()?;
+    let data = match reach {
+        Reach::Files => None,
+        Reach::Known | Reach::Upstreams => context.env.data_dir(context.data.as_deref(), &context.home).ok(),
+    };
+    let opened = runtime.block_on(App::open(&context.home, options(context, data, false)));
+    let app = opened.map_err(|e| Failure::Broken(e.0))?;
+    super::logging::start(&context.env, &app.settings().telemetry, "warn");
+    let upstreams = &app.gateway().snapshot().upstreams;
+    let unknown = upstreams.discoveries().len() < upstreams.statuses().len();
+    if reach == Reach::Upstreams || (reach == Reach::Known && unknown) {
+        runtime.block_on(app.discover());
+    }
+    let opened = Opened { app, runtime };
+    if reach != Reach::Files {
+        opened.tell_states();
+    }
+    Ok(opened)
+}
+
+impl Opened {
+    /// The use cases.
+    pub(super) fn gateway(&self) -> &Gateway {
+        self.app.gateway()
+    }
+
+    /// The one generation of this command.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.gateway().snapshot()
+    }
+
+    /// The caller that a command speaks as: `--as NAME`, else `anonymous` where no token is needed.
+    pub(super) fn caller(&self, name: Option<&str>) -> Result<Arc<Principal>, Failure> {
+        caller(&self.snapshot().callers, name)
+    }
+
+    /// A request of this command.
+    #[expect(clippy::unused_self, reason = "a request is made of an opened home")]
+    pub(super) fn request(&self, caller: Arc<Principal>) -> RequestContext {
+        RequestContext::new(caller, "cli")
+    }
+
+    /// Waits for something.
+    pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Says on stderr which upstreams' tools may be missing.
+    fn tell_states(&self) {
+        for status in self.snapshot().upstreams.statuses() {
+            if (status.state == UpstreamState::Down || !status.complete) && !status.note.is_empty() {
+                failure::say(format_args!("note: upstream {}: {}", status.id, status.note));
+            }
+        }
+    }
+}
+
+impl Drop for Opened {
+    /// Ends connections and child processes, whichever way the command ended.
+    fn drop(&mut self) {
+        self.runtime.block_on(self.app.close(PATIENCE));
+    }
+}
+
+/// A caller by name, or `anonymous`.
+pub(super) fn caller(callers: &Authenticator, name: Option<&str>) -> Result<Arc<Principal>, Failure> {
+    let Some(name) = name else {
+        return callers.caller("anonymous").ok_or_else(|| {
+            Failure::Usage("auth.mode = \"token\": name a caller with `--as NAME`".to_owned())
+        });
+    };
+    callers.caller(name).ok_or_else(|| {
+        let known: Vec<&str> = callers.names().collect();
+        let help = match did_you_mean(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "docent.toml has no [callers.NAME]".to_owned(),
+            None => format!("callers: {}", known.join(", ")),
+        };
+        Failure::Usage(format!("there is no caller `{name}`; {help}"))
+    })
+}

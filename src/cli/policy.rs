@@ -1,0 +1,140 @@
+//! `docent policy explain` and `docent policy matrix`: why, and for whom.
+
+use clap::{Args, Subcommand};
+
+use super::open::{self, Reach};
+use super::{Context, Failure, call};
+use crate::id::{Scope, ToolId};
+use crate::policy::{Explanation, Principal, RuleRef};
+
+/// Interrogates the policies.
+#[derive(Debug, Args)]
+pub(super) struct Policy {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    Explain(Explain),
+    Matrix(Matrix),
+}
+
+/// Tells the decision, the rule that made it, and what it read.
+#[derive(Debug, Args)]
+struct Explain {
+    /// The tool's id or name
+    tool: String,
+    /// The caller: a table of [callers]
+    #[arg(long = "as", value_name = "CALLER")]
+    caller: Option<String>,
+    /// The arguments of the call, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+    /// Print `{decision, rule, reason, scopes, steps, facts}`
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tells for every tool what every caller gets.
+#[derive(Debug, Args)]
+struct Matrix {
+    /// Print one row of decisions for each caller
+    #[arg(long)]
+    json: bool,
+}
+
+impl Policy {
+    pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
+        match self.command {
+            PolicyCommand::Explain(explain) => explain.run(context),
+            PolicyCommand::Matrix(matrix) => matrix.run(context),
+        }
+    }
+}
+
+impl Explain {
+    fn run(self, context: &mut Context) -> Result<(), Failure> {
+        let args = self.args.as_deref().map(call::arguments).transpose()?;
+        let opened = open::open(context, Reach::Known)?;
+        let who = opened.caller(self.caller.as_deref())?;
+        let snapshot = opened.snapshot();
+        let (no, tool) = snapshot
+            .catalog
+            .lookup(&self.tool)
+            .ok_or_else(|| Failure::failed(format_args!("there is no tool `{}`", self.tool)))?;
+        let explained = snapshot.policy.explain(&snapshot.catalog, &who, no, args.as_ref());
+        let explained =
+            explained.ok_or_else(|| Failure::failed(format_args!("there is no tool `{}`", self.tool)))?;
+        if self.json {
+            return context.out.json(&explained);
+        }
+        print(context, &who.subject, &tool.id, &explained)
+    }
+}
+
+fn print(context: &mut Context, who: &str, tool: &ToolId, told: &Explanation) -> Result<(), Failure> {
+    let hidden = if told.visible { "" } else { ", and it is hidden" };
+    context.out.line(format_args!("{who} → {tool}: {}{hidden}", told.decision))?;
+    context.out.line(format_args!("  because {}", told.reason))?;
+    context.out.line(format_args!("  rule: {}", place(&told.rule)))?;
+    if !told.scopes.is_empty() {
+        let scopes: Vec<&str> = told.scopes.iter().map(Scope::as_str).collect();
+        context.out.line(format_args!("  needs the scopes {}", scopes.join(", ")))?;
+    }
+    for step in &told.steps {
+        let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };
+        context.out.line(format_args!(
+            "  {} {} said {}{text}",
+            step.phase,
+            place(&step.rule),
+            step.answer
+        ))?;
+    }
+    for (name, value) in &told.facts {
+        context.out.line(format_args!("  read {name} = {value}"))?;
+    }
+    Ok(())
+}
+
+fn place(rule: &RuleRef) -> String {
+    match &*rule.file {
+        "" => "none; what nothing allows is denied".to_owned(),
+        file => format!("{file}:{}", rule.line),
+    }
+}
+
+impl Matrix {
+    fn run(&self, context: &mut Context) -> Result<(), Failure> {
+        let opened = open::open(context, Reach::Known)?;
+        let snapshot = opened.snapshot();
+        let mut callers: Vec<_> =
+            snapshot.callers.names().filter_map(|n| snapshot.callers.caller(n)).collect();
+        if let Some(open) = snapshot.callers.caller("anonymous")
+            && !callers.iter().any(|c| c.subject == open.subject)
+        {
+            callers.insert(0, open);
+        }
+        let callers: Vec<(String, Principal)> =
+            callers.iter().map(|c| (c.subject.to_string(), Principal::clone(c))).collect();
+        let rows = snapshot.policy.matrix(&snapshot.catalog, &callers);
+        if self.json {
+            return context.out.json(&rows);
+        }
+        let width = snapshot.catalog.tools().iter().map(|t| t.id.as_str().len()).max().unwrap_or(0).min(48);
+        let names: Vec<&str> = rows.iter().map(|r| r.caller.as_str()).collect();
+        context.out.line(format_args!("{:width$}  {}", "", names.join("  ")))?;
+        for tool in snapshot.catalog.tools() {
+            let cells: Vec<String> = rows
+                .iter()
+                .map(|row| {
+                    let standing = row.tools.get(&tool.id).map(serde_json::to_value);
+                    let word = standing.and_then(Result::ok).unwrap_or_default();
+                    format!("{:w$}", word.as_str().unwrap_or("hidden"), w = row.caller.chars().count())
+                })
+                .collect();
+            context.out.line(format_args!("{:width$}  {}", tool.id.as_str(), cells.join("  ").trim_end()))?;
+        }
+        Ok(())
+    }
+}

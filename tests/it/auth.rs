@@ -1,0 +1,102 @@
+//! Who may come: loopback without tokens, tokens by their hashes, tokens made by `docent token new`.
+
+use serde_json::{Value, json};
+
+use crate::check::run;
+use crate::support::{TestHome, TestServer, docent, rpc};
+
+const PACK: &str =
+    "kind = \"command\"\n[[tool]]\nid = \"hi\"\ndescription = \"Says hi.\"\nrun = [\"echo\", \"hi\"]\n";
+const POLICY: &str = "fn rules(p) { p.allow().upstream(\"u\").scopes([\"u:use\"]); }\n";
+
+fn token(home: &TestHome, name: &str, scopes: &[&str]) -> (String, String) {
+    let (code, out, _) = run(home.path(), &[&["token", "new", name, "--json"], scopes].concat());
+    let made: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0);
+    (made["token"].as_str().unwrap().to_owned(), made["toml"].as_str().unwrap().to_owned())
+}
+
+fn list(url: &str, authorization: Option<&str>) -> (u16, String, Value) {
+    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+    headers.extend(authorization.map(|a| ("authorization", a)));
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "it", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    rpc(url, &headers, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}))
+}
+
+#[test]
+fn a_printed_token_opens_the_server_and_nothing_else_does() {
+    let home = TestHome::with(&[("scripts/u/upstream.toml", PACK), ("policies/p.rhai", POLICY)]);
+    let (token_a, table_a) = token(&home, "alice", &["--scopes", "u:use"]);
+    let (token_b, table_b) = token(&home, "bob bauer", &[]);
+    assert!(!table_a.contains(&token_a) && table_b.starts_with("[callers.\"bob bauer\"]"), "{table_b}");
+    let main = format!("[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n{table_a}{table_b}");
+    home.write("docent.toml", &main);
+    let server = TestServer::start(home.path(), &[]);
+    let has_tool = |answer: &Value| answer["result"]["tools"].to_string().contains("\"u_hi\"");
+    let (status, _, answer) = list(&server.url, Some(&format!("Bearer {token_a}")));
+    assert!(status == 200 && has_tool(&answer), "{answer}");
+    let (status, _, answer) = list(&server.url, Some(&format!("Bearer {token_b}")));
+    assert!(status == 200 && !has_tool(&answer), "{answer}");
+    let (status, head, _) = list(&server.url, None);
+    assert!(status == 401 && head.contains("www-authenticate: bearer"), "{head}");
+    let (status, head, _) = list(&server.url, Some("Bearer docent_wrong"));
+    assert!(status == 401 && head.contains("invalid_token"), "{head}");
+    assert_ne!(list(&server.url, Some("Basic YTpi")).0, 200);
+    assert!(!server.log().contains(&token_a), "no token is logged");
+}
+
+#[test]
+fn without_tokens_nothing_but_loopback_is_bound() {
+    let home = TestHome::with(&[("docent.toml", "")]);
+    let (code, _, err) = run(home.path(), &["serve", "--listen", "0.0.0.0:0"]);
+    assert!(code == 64 && err.contains("works on loopback only"), "{err}");
+    home.write("docent.toml", "[server]\nlisten = \"0.0.0.0:0\"\n");
+    let (code, _, err) = run(home.path(), &["serve"]);
+    assert!(code == 2 && err.contains("docent.toml:2:10: error[open-to-others]"), "{err}");
+    assert_eq!(run(home.path(), &["check"]).0, 2);
+}
+
+#[test]
+fn a_pipe_speaks_for_one_named_caller() {
+    let home = TestHome::with(&[
+        (
+            "docent.toml",
+            "[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n[callers.alice]\nscopes = [\"u:use\"]\n",
+        ),
+        ("scripts/u/upstream.toml", PACK),
+        ("policies/p.rhai", POLICY),
+    ]);
+    let (code, _, err) = run(home.path(), &["serve", "--stdio"]);
+    assert!(code == 64 && err.contains("--as NAME"), "{err}");
+    let data = tempfile::tempdir().unwrap();
+    let mut child = docent()
+        .args(["serve", "--stdio", "--as", "alice", "--home"])
+        .arg(home.path())
+        .arg("--data")
+        .arg(data.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}}});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "u_hi", "arguments": {}}});
+    let mut stdin = child.stdin.take().unwrap();
+    for message in [hello, ready, call] {
+        use std::io::Write;
+        writeln!(stdin, "{message}").unwrap();
+    }
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let answer = lines.by_ref().map(|l| l.unwrap()).find(|l| l.contains("\"id\":2")).unwrap();
+    drop(stdin);
+    assert!(answer.contains("hi\\n") && answer.contains("\"isError\":false"), "{answer}");
+    // stdout holds the wire and nothing else.
+    assert!(lines.all(|l| serde_json::from_str::<Value>(&l.unwrap()).is_ok()));
+    assert!(child.wait().unwrap().success());
+}
