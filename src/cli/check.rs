@@ -41,7 +41,7 @@ impl Check {
                 let mut found = app.diagnostics().clone();
                 let snapshot = app.gateway().snapshot();
                 budgets::check(&snapshot, &mut found);
-                snapshot.policy.lint(&snapshot.catalog, &mut found);
+                idle_rules(&snapshot, &mut found);
                 lint_tools(&snapshot, &mut found);
                 summary = Some(summarise(&snapshot));
                 found
@@ -106,6 +106,19 @@ fn summarise(snapshot: &Snapshot) -> String {
         parts.push(format!("{} not asked for tools", plural(servers, "MCP server", "MCP servers")));
     }
     parts.join(", ")
+}
+
+/// Rules that cover no tool. A note, since a rule may be meant for tools to come; nothing is said while tools
+/// are missing that the rules could be about.
+fn idle_rules(snapshot: &Snapshot, diagnostics: &mut Diagnostics) {
+    if snapshot.catalog.is_empty() || snapshot.upstreams.statuses().iter().any(|s| !s.complete) {
+        return;
+    }
+    let mut found = Diagnostics::default();
+    snapshot.policy.lint(&snapshot.catalog, &mut found);
+    for idle in found.0 {
+        diagnostics.push(Diagnostic { severity: Severity::Note, ..idle });
+    }
 }
 
 /// Lints every tool, placed at the tool's table where it has one. Many of one kind are told as a few and a
