@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
+use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::catalog::{Availability, Tool};
 use crate::id::ToolNo;
-use crate::json::cut;
+use crate::json::{JsonText, cut};
 use crate::policy::{Decision, Permit, Reason, RuleRef};
-use crate::projection::Shaped;
+use crate::projection::{Projection, Shaped};
 use crate::snapshot::MetaTool;
 
 use super::invoke::Decided;
@@ -52,15 +52,19 @@ impl Gateway {
                 return Self::refuse(ctx, tool, Decision::Deny { reason, rule });
             }
         };
-        let rule = permit.rule().clone();
+        let (rule, outermost) = (permit.rule().clone(), place.is_outermost());
         let decided = self.decided(ctx, view, no, tool, permit, &call);
-        let started = decided.started;
+        let (started, projection) = (decided.started, decided.projection.clone());
         let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
-            redact::redact(result, &withheld);
+            self.withhold(tool, result, &withheld);
         }
         self.tell(ctx, view, tool, &rule, started, &shaped);
-        CallAnswer::Outcome(shaped.outcome)
+        match (shaped.outcome, projection) {
+            // A script that called the tool wants the error itself.
+            (ToolOutcome::Failed(e), Some(projection)) if outermost => in_envelope(&projection, e, ctx),
+            (outcome, _) => CallAnswer::Outcome(outcome),
+        }
     }
 
     fn ready_to_send(&self, tool: &Tool, call: &ToolCall) -> Result<(), ToolError> {
@@ -94,6 +98,21 @@ impl Gateway {
             permit,
             started,
             deadline: started + timeout.min(call.wait),
+        }
+    }
+
+    /// Takes out what policy withholds. A result that then breaks the schema its tool advertises is marked as
+    /// an error, since clients refuse it otherwise; nothing is invented to fill the gap.
+    fn withhold(&self, tool: &Tool, result: &mut ToolResult, fields: &[Arc<str>]) {
+        if fields.is_empty() {
+            return;
+        }
+        redact::redact(result, fields);
+        let (Some(schema), Some(structured)) = (&tool.output_schema, &result.structured) else { return };
+        let fits = self.validators().check(schema, &structured.value()).is_ok_and(|p| p.is_empty());
+        if !fits && !result.is_error {
+            tracing::warn!(tool.id = %tool.id, "a policy withholds a field that the output schema requires");
+            result.is_error = true;
         }
     }
 
@@ -158,6 +177,18 @@ impl Gateway {
                 "a projection or schema failed"
             );
         }
+    }
+}
+
+/// A failure of a tool that promises an envelope is told in it, so that it fits the schema as well.
+fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) -> CallAnswer {
+    match projection.failure(&error, &ctx.correlation_id) {
+        Some(value) => CallAnswer::Outcome(ToolOutcome::Completed(ToolResult {
+            structured: Some(JsonText::of(&value)),
+            is_error: true,
+            ..ToolResult::default()
+        })),
+        None => error.into(),
     }
 }
 

@@ -150,7 +150,7 @@ impl Decided {
         let facts = self.facts(gateway);
         match self.projection.clone() {
             Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
-            Some(p) => match p.request(&arguments, &facts) {
+            Some(p) => match request(&p, &arguments, &facts).await {
                 Ok(request) => match self.ask(gateway, request).await {
                     Ok(reply) => self.shape(Some(p), reply, arguments, facts).await,
                     Err(e) => failed(e),
@@ -172,12 +172,16 @@ impl Decided {
         facts: CallFacts,
     ) -> Shaped {
         let budget = self.budget();
-        let large = reply_bytes(&reply) > SHAPE_INLINE_BYTES_MAX;
+        let long = projection.as_ref().is_some_and(|p| p.has_script())
+            || reply_bytes(&reply) > SHAPE_INLINE_BYTES_MAX;
         let shape = move || match &projection {
             Some(p) => p.shape(&reply, &arguments, &facts, &budget),
             None => unprojected(&reply, &budget),
         };
-        if large { off_the_workers(shape).await } else { shape() }
+        if !long {
+            return shape();
+        }
+        off_the_workers(shape).await.unwrap_or_else(failed)
     }
 
     async fn run_script(
@@ -192,7 +196,8 @@ impl Decided {
         let of = Failed { waited_ms: 0, ..self.failed(gateway) };
         let busy = failure::too_busy(of);
         let Ok(calls) = depth.calls(gateway.clone(), self) else { return failed(busy) };
-        off_the_workers(move || projection.run(&arguments, &facts, &calls, &budget)).await
+        let run = move || projection.run(&arguments, &facts, &calls, &budget);
+        off_the_workers(run).await.unwrap_or_else(failed)
     }
 }
 
@@ -223,13 +228,25 @@ fn reply_bytes(reply: &UpstreamReply) -> usize {
     }
 }
 
-/// Runs what may take milliseconds on a thread of its own.
-async fn off_the_workers(work: impl FnOnce() -> Shaped + Send + 'static) -> Shaped {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(shaped) => shaped,
-        Err(e) => {
-            tracing::error!(error = %e, "shaping a result panicked");
-            failed(failure::internal())
-        }
+/// What to ask, worked out off the async workers where a script does it.
+async fn request(
+    projection: &Arc<Projection>,
+    arguments: &Object,
+    facts: &CallFacts,
+) -> Result<UpstreamRequest, ToolError> {
+    if !projection.has_script() {
+        return projection.request(arguments, facts);
     }
+    let (projection, arguments, facts) = (Arc::clone(projection), arguments.clone(), facts.clone());
+    off_the_workers(move || projection.request(&arguments, &facts)).await?
+}
+
+/// Runs what may take milliseconds on a thread of its own.
+async fn off_the_workers<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ToolError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| {
+        tracing::error!(error = %e, "shaping a request or result panicked");
+        failure::internal()
+    })
 }

@@ -38,6 +38,11 @@ impl Reentry {
         Ok(Arc::new(Calls { gateway, call, place: self, runtime }))
     }
 
+    /// Whether a caller asked, not a script.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.depth == 0
+    }
+
     fn count(&self) -> Result<(), ToolError> {
         if self.made.fetch_add(1, Ordering::Relaxed) < CALLS_MAX {
             return Ok(());

@@ -8,7 +8,7 @@ use crate::json::Object;
 use super::headers::{Header, Headers, decode};
 
 /// The keyword in a property's schema.
-const KEYWORD: &str = "x-mcp-header";
+pub(super) const KEYWORD: &str = "x-mcp-header";
 /// Nesting of properties that is looked into: the depth that providers take of a schema.
 const DEPTH_MAX: usize = 10;
 

@@ -9,7 +9,7 @@ use crate::call::ToolCall;
 use crate::gateway::{CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage};
 use crate::id::Generation;
 
-use super::params::HeaderParam;
+use super::params::{HeaderParam, KEYWORD, header_params};
 
 /// A call under way.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = CallAnswer> + Send + 'a>>;
@@ -53,8 +53,10 @@ impl Service for Gateway {
         Box::pin(self.call_tool(ctx, call))
     }
 
-    fn header_params(&self, _ctx: &RequestContext, _tool: &str) -> Vec<HeaderParam> {
-        Vec::new()
+    fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam> {
+        // Almost no schema has the keyword: none is parsed for nothing.
+        let schema = self.shown_schema(ctx, tool).filter(|s| s.as_str().contains(KEYWORD));
+        schema.map(|s| header_params(&s.value())).unwrap_or_default()
     }
 
     fn surface(&self, ctx: &RequestContext) -> Surface {

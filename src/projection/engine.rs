@@ -44,6 +44,11 @@ impl Projection {
         self.roles.as_ref().is_some_and(Roles::runs)
     }
 
+    /// Whether a script takes part: requesting and shaping may then take as long as it is allowed to.
+    pub fn has_script(&self) -> bool {
+        self.roles.is_some()
+    }
+
     /// What to ask the upstream: the template's or script's request, else the arguments for the adapter.
     pub fn request(&self, args: &Object, facts: &CallFacts) -> Result<UpstreamRequest, ToolError> {
         if let Some(roles) = self.roles.as_ref().filter(|r| r.requests()) {

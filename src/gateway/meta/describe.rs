@@ -10,7 +10,7 @@ use crate::call::{Omission, ToolError};
 use crate::catalog::{Deprecation, Tool, ToolAnnotations};
 use crate::id::{Scope, ToolId, ToolNo, UpstreamId};
 use crate::json::{self, JsonText, Object};
-use crate::policy::{Decision, Principal, Reason};
+use crate::policy::{Decision, Principal, Reason, Standing};
 use crate::schema::SchemaText;
 
 use super::super::failure;
@@ -57,6 +57,9 @@ enum Schema<'a> {
 #[derive(Serialize)]
 struct Permissions<'a> {
     callable: bool,
+    /// Whether the arguments decide: some calls of it are refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    depends_on_arguments: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_not: Option<String>,
     required_scopes: Vec<Scope>,
@@ -123,6 +126,7 @@ fn permissions<'a>(view: &View, who: &Principal, no: ToolNo, tool: &'a Tool) -> 
     let decision = view.snapshot.policy.decide(view.catalog(), who, no, None);
     let mut out = Permissions {
         callable: false,
+        depends_on_arguments: view.roster.standing(no) == Some(Standing::Conditional),
         why_not: None,
         required_scopes: tool.scopes.to_vec(),
         tier: tool.tier.as_deref(),
@@ -131,6 +135,8 @@ fn permissions<'a>(view: &View, who: &Principal, no: ToolNo, tool: &'a Tool) -> 
     };
     match decision {
         Decision::Permit(_) => out.callable = true,
+        // Without arguments there is no answer yet, only the promise that some calls are permitted.
+        Decision::Deny { .. } if out.depends_on_arguments => out.callable = true,
         Decision::Challenge(challenge) => {
             out.why_not = Some(failure::challenge_error(&challenge).message);
             out.required_scopes = challenge.scopes;

@@ -159,6 +159,23 @@ async fn the_read_only_dispatcher_takes_readers_only() {
 }
 
 #[tokio::test]
+async fn what_policy_withholds_is_gone_from_the_result_and_a_fault_sends_nothing() {
+    let world = World::small();
+    let rules = "fn rules(p) { p.allow().upstream(\"fake\"); }\n";
+    world.with_policy(&format!(
+        "{rules}fn redact(caller, tool) {{ if has_scope(caller, \"all\") {{ [] }} else {{ [\"text\"] }} }}"
+    ));
+    let value = structured(world.call("fake.read", json!({"text": "secret", "target": "t"})).await);
+    assert_eq!(value["echo"], json!({"target": "t"}));
+    let all = structured(world.call_as(&caller(&["all"]), "fake.read", json!({"text": "secret"})).await);
+    assert_eq!(all["echo"], json!({"text": "secret"}));
+    let before = world.fake.calls();
+    world.with_policy(&format!("{rules}fn redact(caller, tool) {{ throw \"broken\" }}"));
+    let e = error(world.call("fake.read", json!({})).await);
+    assert_eq!((e.code, world.fake.calls()), (ErrorCode::Forbidden, before));
+}
+
+#[tokio::test]
 async fn calls_can_be_spawned() {
     fn is_send<T: Send>(value: T) -> T {
         value
