@@ -212,7 +212,7 @@ fn load(text: &str) -> (Catalog, Vec<String>) {
             read_only: record["annotations"]["readOnlyHint"].as_bool(),
             ..ToolAnnotations::default()
         };
-        tool.search_hints = [field("path"), field("server")].join(" ").trim().into();
+        tool.search_hints = [field("method"), field("path"), field("server")].join(" ").trim().into();
         if record["core"] == true {
             core.push(field("id").to_owned());
         }

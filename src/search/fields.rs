@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::ranking::FIELDS;
+use super::text;
 use crate::catalog::Tool;
 use crate::json;
 
@@ -16,6 +17,9 @@ const PARAMETER_BYTES: usize = 300;
 const SCHEMA_BYTES: usize = 1024 * 1024;
 /// Bytes of the first sentence, where it stands for a missing title.
 const HEAD_BYTES: usize = 160;
+
+/// Words of `search_hints` that say how and not what.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// The fields' texts, in the order of [`super::ranking::FIELD_NAMES`].
 pub(super) type Texts = [String; FIELDS];
@@ -54,7 +58,7 @@ pub(super) fn texts(tool: &Tool) -> Texts {
         }
     }
     let (mut upstream, mut path) = (tool.upstream.as_str().to_owned(), String::new());
-    for hint in tool.search_hints.split_whitespace() {
+    for hint in tool.search_hints.split_whitespace().filter(|h| !METHODS.contains(h)) {
         push(if hint.contains('/') { &mut path } else { &mut upstream }, hint);
     }
     let mut tags = tool.category.as_ref().to_owned();
@@ -79,6 +83,13 @@ pub(super) fn head(tool: &Tool) -> &str {
     }
     let text = json::cut(&tool.description, HEAD_BYTES);
     text.split_once(['\n']).map_or(text, |(first, _)| first).split(". ").next().unwrap_or(text)
+}
+
+/// The words that stand for the whole tool in the semantic signal: its name and what it says first.
+pub(super) fn gist(tool: &Tool) -> Vec<String> {
+    let text = json::cut(&tool.description, HEAD_BYTES);
+    let first = text.split(". ").next().filter(|t| !t.is_empty()).or(tool.title.as_deref()).unwrap_or("");
+    [tool.name.as_ref(), first].into_iter().flat_map(text::chunks).flat_map(text::split).collect()
 }
 
 fn push(text: &mut String, more: &str) {
@@ -116,7 +127,7 @@ mod tests {
             "Lists issues. All of them.",
             "n odd owner",
             "Who owns it",
-            "github GET octo",
+            "github octo",
             "code bugs",
             "/repos/{owner}/issues",
         ];

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use super::exact::Names;
 use super::fields::{self, Texts};
+use super::graph::Kin;
 use super::num::{count, number};
 use super::postings::{Dictionary, Entry, Postings};
 use super::ranking::{FIELDS, Ranking};
+use super::semantic::{Table, Vector};
 use super::text::{self, Analyzer};
 use super::trigram;
 use super::verbs::Verbs;
@@ -41,10 +43,12 @@ pub struct ToolIndex {
     pub(super) terms: Postings,
     pub(super) trigrams: trigram::Trigrams,
     pub(super) facts: Vec<Facts>,
+    pub(super) vectors: Vec<Vector>,
     pub(super) upstreams: HashMap<Arc<str>, u32>,
     pub(super) categories: HashMap<Arc<str>, u32>,
     pub(super) names: Names,
     pub(super) verbs: Verbs,
+    pub(super) kin: Kin,
 }
 
 impl ToolIndex {
@@ -54,23 +58,27 @@ impl ToolIndex {
         let verbs = Verbs::new(ranking, &mut analyzer);
         let mut builder = Builder::new(ranking);
         let (mut upstreams, mut categories) = (HashMap::new(), HashMap::new());
-        let mut facts = Vec::with_capacity(catalog.len());
+        let (mut facts, mut vectors) = (Vec::with_capacity(catalog.len()), Vec::with_capacity(catalog.len()));
         for (doc, (_, tool)) in (0u32..).zip(catalog.iter()) {
             let texts = fields::texts(tool);
             builder.tool(doc, &texts, &mut analyzer);
+            vectors.push(Table::shipped().embed(&fields::gist(tool)));
             facts.push(facts_of(tool, &mut upstreams, &mut categories, &verbs, &mut analyzer));
         }
         let (dictionary, renumber) = Dictionary::build(&builder.terms);
+        let kin = Kin::new(&upstreams, &dictionary, &mut analyzer);
         Self {
             ranking: ranking.clone(),
             terms: Postings::build(&builder.entries, &renumber),
             dictionary,
             trigrams: builder.trigrams.build(),
             facts,
+            vectors,
             upstreams,
             categories,
             names: Names::build(catalog),
             verbs,
+            kin,
         }
     }
 
@@ -90,7 +98,7 @@ impl ToolIndex {
             + self.terms.bytes()
             + self.trigrams.bytes()
             + self.names.bytes()
-            + self.facts.len() * size_of::<Facts>()
+            + self.facts.len() * (size_of::<Facts>() + size_of::<Vector>())
     }
 }
 

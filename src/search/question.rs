@@ -33,6 +33,8 @@ pub(super) struct Question {
     pub(super) concepts: Vec<Concept>,
     /// The words that say something, folded but not stemmed, in order.
     pub(super) words: Vec<String>,
+    /// All words, folded but not stemmed, in order.
+    pub(super) all_words: Vec<String>,
     /// The verb classes of the first verb.
     pub(super) verbs: u32,
 }
@@ -81,6 +83,7 @@ impl Question {
         }
         parts.truncate(TERMS_MAX);
         joined.extend(words.windows(2).map(<[String]>::concat));
+        let all_words = words.clone();
         let is_stop = |word: &String| ranking.stop_words.contains(word);
         let expansions: Vec<String> = ranking.synonyms.expand(&parts).flatten().cloned().collect();
         if !words.iter().all(is_stop) {
@@ -99,7 +102,7 @@ impl Question {
         };
         extra(expansions, ranking.query.expansion, &mut concepts);
         extra(joined, ranking.query.joined, &mut concepts);
-        Self { concepts, words, verbs }
+        Self { concepts, words, all_words, verbs }
     }
 }
 

@@ -9,6 +9,7 @@ use super::num::{count, index};
 use super::postings::List;
 use super::question::{Question, View};
 use super::ranking::SIGNAL_NAMES;
+use super::semantic::{self, Table};
 use super::trigram;
 use crate::catalog::ToolSet;
 use crate::id::ToolNo;
@@ -137,19 +138,34 @@ impl ToolIndex {
         let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
         let named = self.names.named(text, view.set);
         let lexical = Lexical::new(self, &terms, &trigrams, question.verbs);
+        let meaning = Table::shipped().embed(&question.all_words);
+        let heads = question
+            .concepts
+            .iter()
+            .filter_map(|c| c.terms.first())
+            .map(|(no, _)| (*no, self.terms.list(*no)));
+        let kin = self.kin.values(heads, &self.facts, view);
         let floor = &self.ranking.floor;
         let mut matches = Vec::new();
         for tool in view.set.iter() {
             let Some(facts) = self.facts.get(tool.index()) else { continue };
             let (t, g) = (terms.get(tool.index()), trigrams.get(tool.index()));
             let named_at = named.iter().position(|n| *n == tool);
-            let over = (t > 0.0 && t >= floor.terms * terms.possible)
+            let near = self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v));
+            let over = near >= floor.semantic
+                || (t > 0.0 && t >= floor.terms * terms.possible)
                 || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
             if !over && named_at.is_none() {
                 continue;
             }
-            let values =
-                [lexical.value(t, g, facts), 0.0, 0.0, 1.0, if facts.deprecated { 0.0 } else { 1.0 }, 0.0];
+            let values = [
+                lexical.value(t, g, facts),
+                near,
+                kin.get(&facts.upstream).copied().unwrap_or(0.0),
+                1.0,
+                if facts.deprecated { 0.0 } else { 1.0 },
+                0.0,
+            ];
             let sum: f32 = values.iter().zip(&self.ranking.signals).map(|(v, w)| v * w).sum();
             matches.push(Match {
                 tool,
@@ -197,7 +213,7 @@ impl ToolIndex {
     }
 
     fn signals(&self, values: &[f32; SIGNAL_NAMES.len()]) -> Vec<Signal> {
-        let sources = ["computed", "off", "off", "authorization", "computed", "off"];
+        let sources = ["computed", "computed", "computed", "authorization", "computed", "off"];
         SIGNAL_NAMES
             .iter()
             .zip(sources)

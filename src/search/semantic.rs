@@ -47,7 +47,8 @@ impl Table {
             return None;
         }
         let sorted = std::str::from_utf8(text).ok()?.split('\n');
-        let scales = scales.chunks_exact(4).filter_map(|c| c.try_into().ok()).map(f32::from_le_bytes).collect();
+        let scales =
+            scales.chunks_exact(4).filter_map(|c| c.try_into().ok()).map(f32::from_le_bytes).collect();
         Some(Self { pieces: Dictionary::of_sorted(sorted), scales, rows })
     }
 
@@ -64,7 +65,7 @@ impl Table {
         sum.map(|x| component(x / norm))
     }
 
-    /// WordPiece: the longest known beginning, then the longest known continuation, and so on.
+    /// `WordPiece`: the longest known beginning, then the longest known continuation, and so on.
     fn add_word(&self, word: &str, sum: &mut [f32; DIMENSIONS]) {
         let mut rest = word;
         let mut piece = String::with_capacity(word.len() + 2);
@@ -100,7 +101,11 @@ pub(super) fn cosine(a: &Vector, b: &Vector) -> f32 {
     f32::from(u16::try_from(share).unwrap_or(u16::MAX)) / IMPACT_STEPS
 }
 
-#[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "clamped to the range of i8 first")]
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "clamped to the range of i8 first"
+)]
 fn component(x: f32) -> i8 {
     (x * STEPS).round().clamp(-STEPS, STEPS) as i8
 }
