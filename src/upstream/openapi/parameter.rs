@@ -129,7 +129,8 @@ impl<'d> Declared<'d> {
     }
 }
 
-/// `style` and `explode`, with the defaults of the place.
+/// `style` and `explode`, with the defaults of the place. `allowReserved` changes nothing: it lets a client leave
+/// reserved characters as they are, and encoded they mean the same.
 pub(super) fn style(at: At<'_>, location: Location) -> (Style, bool) {
     let default =
         if matches!(location, Location::Path | Location::Header) { Style::Simple } else { Style::Form };
