@@ -30,6 +30,15 @@ pub(super) fn object(object: &Object) -> Dynamic {
     View::new(Arc::from(bounded::to_text(object))).value()
 }
 
+/// What a mapping made of a body.
+#[derive(Debug, Clone)]
+pub(super) struct Mapped {
+    /// The records as a JSON list, or the record.
+    pub(super) text: String,
+    /// Records in the whole reply.
+    pub(super) records: u64,
+}
+
 /// An upstream's reply as scripts see it.
 #[derive(Debug, Clone)]
 pub(super) struct Reply(Arc<ReplyState>);
@@ -38,12 +47,12 @@ pub(super) struct Reply(Arc<ReplyState>);
 struct ReplyState {
     reply: UpstreamReply,
     /// What a mapping made of the body, where there is one besides the script.
-    mapped: Option<String>,
+    mapped: Option<Mapped>,
     body: OnceLock<Result<View, String>>,
 }
 
 impl Reply {
-    pub(super) fn new(reply: &UpstreamReply, mapped: Option<String>) -> Self {
+    pub(super) fn new(reply: &UpstreamReply, mapped: Option<Mapped>) -> Self {
         Self(Arc::new(ReplyState { reply: reply.clone(), mapped, body: OnceLock::new() }))
     }
 
@@ -59,7 +68,7 @@ impl Reply {
     fn view(&self) -> Result<View, String> {
         let read = || {
             let text = match &self.0.mapped {
-                Some(mapped) => mapped.clone(),
+                Some(mapped) => mapped.text.clone(),
                 None => {
                     let text = reply::json_text(&self.0.reply)?;
                     scan::checked(text.as_bytes())
@@ -74,6 +83,12 @@ impl Reply {
 
     pub(super) fn body(&self) -> HostResult<Dynamic> {
         self.view().map(|v| v.value()).map_err(fault)
+    }
+
+    /// Records in the whole reply, where a mapping counted them.
+    pub(super) fn records(&self) -> Dynamic {
+        let count = self.0.mapped.as_ref().and_then(|m| i64::try_from(m.records).ok());
+        count.map_or(Dynamic::UNIT, Dynamic::from_int)
     }
 
     pub(super) fn is_json(&self) -> bool {

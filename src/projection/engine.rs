@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::compose::{Data, Finish};
+use super::context::Mapped;
 use super::contract::Contract;
 use super::envelope::Notes;
 use super::plan::{Found, Plan};
@@ -223,19 +224,24 @@ impl Projection {
         args: &Object,
         budget: &ResultBudget,
         notes: &mut Notes,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<Mapped>, String> {
         let Some((plan, spec)) = &self.mapping else { return Ok(None) };
         let source = self.source(reply)?;
-        let mut sink = RecordSink::new(self.window(spec, args, budget).limit, MAPPED_BYTES_MAX);
+        let window = self.window(spec, args, budget);
+        let mut sink = RecordSink::new(window.limit, MAPPED_BYTES_MAX);
+        if window.local {
+            sink = sink.skipping(window.offset);
+        }
         let found = plan.run(&source, &mut sink)?;
         sink.fault()?;
         notes.cuts(found.cuts);
         let kept = u64::try_from(sink.len()).unwrap_or(u64::MAX);
-        if plan.is_list() && found.records > kept {
+        if plan.is_list() && found.records > kept && (!window.local || sink.over_bytes()) {
             notes.omit("records", Some(found.records - kept), "limit", "narrow the query");
         }
         let records = sink.into_parts();
-        Ok(Some(if plan.is_list() { format!("[{}]", records.join(",")) } else { records.concat() }))
+        let text = if plan.is_list() { format!("[{}]", records.join(",")) } else { records.concat() };
+        Ok(Some(Mapped { text, records: found.records }))
     }
 
     /// The JSON text of a reply; a table of text becomes a list.

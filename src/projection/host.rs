@@ -259,6 +259,9 @@ fn replies(b: &mut EngineBuilder) {
         "Lines beyond those of `reply.lines`.",
         |r: &mut Reply| r.rest_lines(),
     );
+    let doc =
+        "Records in the whole reply, where `collection` or `lines` stands beside the script; else `()`.";
+    b.field("records", "reply.records -> int or ()", doc, |r: &mut Reply| r.records());
     b.function("is_json", "reply.is_json() -> bool", "Whether the body is JSON.", |r: &mut Reply| {
         r.is_json()
     });

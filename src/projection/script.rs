@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bare::{self, internal};
 use super::compose::{Data, Finish};
-use super::context::{Context, Reply, RequestBuilder};
+use super::context::{Context, Mapped, Reply, RequestBuilder};
 use super::contract::Contract;
 use super::envelope::Notes;
 use super::host::REQUEST_ALIAS;
@@ -152,7 +152,7 @@ impl Roles {
     pub(super) fn project(
         &self,
         reply: &UpstreamReply,
-        mapped: Option<String>,
+        mapped: Option<Mapped>,
         args: &Object,
         facts: &CallFacts,
         notes: Notes,
