@@ -16,6 +16,7 @@ mod clients;
 mod docs;
 mod init;
 mod openapi;
+mod packs;
 mod policies;
 mod support;
 mod tidy;
