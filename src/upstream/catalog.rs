@@ -161,12 +161,13 @@ impl Load<'_> {
             Err(e) => return self.problem(number, e.to_string()),
         };
         match self.tool(record) {
-            Ok(tool) => self.found.tools.push(tool),
+            Ok(tool) => self.found.tools.extend(tool),
             Err(why) => self.problem(number, why),
         }
     }
 
-    fn tool(&mut self, record: Record) -> Result<Discovered, String> {
+    /// `None` for one that an override hides.
+    fn tool(&mut self, record: Record) -> Result<Option<Discovered>, String> {
         let id = ToolId::parse(&record.id).map_err(|e| e.to_string())?;
         let upstream = UpstreamId::parse(&record.upstream).map_err(|e| e.to_string())?;
         let schema = record.input_schema.as_deref().map(SchemaText::of_raw);
@@ -188,7 +189,8 @@ impl Load<'_> {
         tool.search_hints = Arc::from(text::plain(&words.collect::<Vec<_>>().join(" ")));
         tool.availability = Availability::Unavailable(Arc::clone(&self.reason));
         let own = self.config.overrides.get(&record.id);
-        Ok(discovered(self.config, tool, own))
+        let shown = !own.is_some_and(|o| o.hide);
+        Ok(shown.then(|| discovered(self.config, tool, own)))
     }
 }
 

@@ -7,7 +7,7 @@ mod auth;
 mod kind;
 mod tool;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub use kind::{
 };
 pub use tool::{CommandOutput, CommandTool, ToolConfig};
 
-use crate::diagnostic::{Diagnostics, SourceFile};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile};
 use crate::id::{Scope, ToolId, UpstreamId};
 use crate::limits;
 use crate::projection::PackSources;
@@ -126,6 +126,10 @@ impl UpstreamConfig {
         let read_bytes = root.size("read_bytes", 1..=1 << 30);
         let pins = [("off", Pin::Off), ("warn", Pin::Warn), ("enforce", Pin::Enforce)];
         let pin = root.one_of("pin", &pins).unwrap_or_default();
+        if pin != Pin::Off {
+            let help = "leave it out for now: definitions are taken as they come";
+            root.error(root.offset(), "not-built-yet", "`pin` is not built yet", help);
+        }
         let auth = root.section("auth").map(|mut s| AuthConfig::read(&mut s, reader)).unwrap_or_default();
         let mut tools = Vec::new();
         for mut section in root.sections("tool") {
@@ -177,6 +181,16 @@ impl UpstreamConfig {
     pub fn own(&self, id: &ToolId, name: &str) -> Option<&ToolConfig> {
         let changed = self.overrides.get(id.as_str()).or_else(|| self.overrides.get(name));
         changed.or_else(|| self.tools.iter().find(|t| &*t.name == name))
+    }
+
+    /// Overrides that no tool of the list has, as warnings: for an upstream whose whole list is known.
+    pub(super) fn unused_overrides(&self, used: &HashSet<&str>, found: &mut Diagnostics) {
+        for (name, own) in self.overrides.iter().filter(|(k, _)| !used.contains(k.as_str())) {
+            let message = format!("`[override.\"{name}\"]` changes nothing: the upstream has no such tool");
+            let mut warning = self.file.error_at("unused-override", own.offset, message);
+            warning.severity = Severity::Warning;
+            found.push(warning.help("name a tool as `docent tools` lists it"));
+        }
     }
 
     /// Whether any tool has request or result shaping.
@@ -305,7 +319,7 @@ impl Reader<'_> {
             let warning =
                 section.file().error_at("literal-secret", text.offset, "a secret stands in the file");
             section.report(
-                crate::diagnostic::Diagnostic { severity: crate::diagnostic::Severity::Warning, ..warning }
+                Diagnostic { severity: Severity::Warning, ..warning }
                     .help("refer to it: \"${env:NAME}\" or \"${file:PATH}\"")
                     .without_line(),
             );

@@ -1,8 +1,8 @@
 //! Kind `mcp`: a small MCP client of our own.
 //!
-//! rmcp's typed client gives up a whole list for one malformed tool and a whole call for one unknown content
-//! block, and adds two task hops to each call (measured in `benches/README.md`); here every part is taken as
-//! it comes and passed on as raw JSON. Both wires, HTTP and stdio.
+//! rmcp 3.11's typed client gives up a whole list for one malformed tool and a whole call for one unknown
+//! content block, and hands each call to a task of its own; here every part is taken as it comes and passed on
+//! as raw JSON, and an HTTP call is driven by its caller's task alone. Both wires, HTTP and stdio.
 
 mod conn;
 mod headers;

@@ -37,6 +37,8 @@ struct Known {
     /// From this process, not from an earlier one.
     fresh: bool,
     asked: Option<Instant>,
+    /// An answer is waited for.
+    asking: bool,
     failures: u32,
     failure: Option<String>,
 }
@@ -190,7 +192,10 @@ impl Registry {
     /// Asks every upstream of a set that was not asked yet: files are read, MCP servers are connected to.
     /// `only_static` leaves out those that need a connection, so that a first generation is served at once.
     pub async fn discover(&self, set: &UpstreamSet, only_static: bool) {
-        let due = set.0.values().filter(|e| e.known().asked.is_none() && !(only_static && is_remote(e)));
+        let due = set.0.values().filter(|e| {
+            let known = e.known();
+            known.asked.is_none() && !known.asking && !(only_static && is_remote(e))
+        });
         let mut asking: FuturesUnordered<_> = due.map(|e| self.ask(e)).collect();
         while asking.next().await.is_some() {}
     }
@@ -205,6 +210,7 @@ impl Registry {
                 fail(entry, format!("no list of tools within {} s", limits::DISCOVERY_TIMEOUT.as_secs()))
             }
         };
+        entry.known().asking = false;
         if changed {
             self.changes.send_modify(|n| *n += 1);
         }
@@ -232,22 +238,22 @@ impl Registry {
     }
 
     /// Keeps every adopted upstream's tools fresh until `stop` fires: MCP servers are listed again when they
-    /// say so and from time to time; those that are down are tried again with growing pauses.
+    /// say so and from time to time; those that are down are tried again with growing pauses. One that hangs
+    /// holds up no other.
     pub async fn keep_fresh(&self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(limits::DISCOVERY_TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut asking = FuturesUnordered::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = tick.tick() => {}
-            }
-            let set = self.current();
-            let due = set.0.values().filter(|e| self.is_due(e));
-            let mut asking: FuturesUnordered<_> = due.map(|e| self.ask(e)).collect();
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    next = asking.next() => if next.is_none() { break },
+                Some(()) = asking.next() => {}
+                _ = tick.tick() => {
+                    for entry in self.current().0.values().filter(|e| self.is_due(e)) {
+                        let entry = Arc::clone(entry);
+                        entry.known().asking = true;
+                        asking.push(async move { self.ask(&entry).await });
+                    }
                 }
             }
         }
@@ -255,8 +261,8 @@ impl Registry {
 
     fn is_due(&self, entry: &Entry) -> bool {
         let known = entry.known();
-        let Some(asked) = known.asked else { return true };
-        if !is_remote(entry) {
+        let Some(asked) = known.asked else { return !known.asking };
+        if known.asking || !is_remote(entry) {
             return false;
         }
         let since = self.clock.now().saturating_duration_since(asked);

@@ -1,6 +1,6 @@
 //! Kind `openapi`: the document of a pack becomes tools, and their arguments become requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -48,7 +48,10 @@ impl Operations {
             );
         }
         let mut by_name = HashMap::with_capacity(import.tools.len());
+        let mut used = HashSet::new();
         for (tool, operation) in import.tools {
+            let names = [tool.id.as_str(), &*tool.name];
+            used.extend(names.iter().filter_map(|n| Some(config.overrides.get_key_value(*n)?.0.as_str())));
             let own = config.own(&tool.id, &tool.name);
             if own.is_some_and(|o| o.hide) {
                 continue;
@@ -56,6 +59,7 @@ impl Operations {
             by_name.insert(Arc::clone(&tool.name), operation);
             found.tools.push(discovered(config, tool, own));
         }
+        config.unused_overrides(&used, &mut found.problems);
         let target = target(source, import.base_url.as_deref(), &mut found, &name);
         Ok(Self { by_name, discovery: found, target })
     }

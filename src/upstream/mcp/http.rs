@@ -48,6 +48,8 @@ struct Session {
 pub(super) struct HttpLink {
     upstream: String,
     url: url::Url,
+    /// Path and query of `url`.
+    target: hyper::Uri,
     pool: Pool,
     plain: HeaderMap,
     credentials: Credentials,
@@ -84,6 +86,7 @@ impl HttpLink {
         plain.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         Ok(Self {
             upstream: config.id.as_str().to_owned(),
+            target: request_target(&url)?,
             url,
             pool,
             plain,
@@ -252,18 +255,15 @@ impl HttpLink {
         mut headers: HeaderMap,
         body: String,
     ) -> Result<Request<Full<Bytes>>, UpstreamError> {
-        let mut url = self.url.clone();
-        if !self.credentials.is_none() {
-            self.credentials.place(&mut headers, &mut url).await?;
-        }
-        let target = match url.query() {
-            Some(query) => format!("{}?{query}", url.path()),
-            None => url.path().to_owned(),
-        };
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = method;
-        *request.uri_mut() = hyper::Uri::try_from(target)
-            .map_err(|e| UpstreamError::internal("the address cannot be requested").detail(&e))?;
+        *request.uri_mut() = self.target.clone();
+        if !self.credentials.is_none() {
+            let mut url = self.url.clone();
+            self.credentials.place(&mut headers, &mut url).await?;
+            *request.uri_mut() = request_target(&url)
+                .map_err(|e| UpstreamError::internal("the address cannot be requested").detail(&e))?;
+        }
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -403,6 +403,15 @@ impl HttpLink {
             _ => {}
         }
     }
+}
+
+/// Path and query, as a request line has them.
+fn request_target(url: &url::Url) -> Result<hyper::Uri, String> {
+    let text = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    hyper::Uri::try_from(text).map_err(|e| e.to_string())
 }
 
 /// The headers that name a request on the stateless wire.

@@ -219,16 +219,7 @@ impl<'a> Collector<'a> {
     /// The whole, after the last page.
     pub(super) fn finish(mut self) -> (Discovery, HashMap<Arc<str>, Vec<HeaderMark>>) {
         if self.found.complete {
-            let unused =
-                self.config.overrides.iter().filter(|(k, _)| !self.used_overrides.contains(k.as_str()));
-            for (name, own) in unused {
-                let message =
-                    format!("`[override.\"{name}\"]` changes nothing: the upstream has no such tool");
-                let file = &self.config.file;
-                let mut warning = file.error_at("unused-override", own.offset, message);
-                warning.severity = crate::diagnostic::Severity::Warning;
-                self.found.problems.push(warning.help("name a tool as `docent tools` lists it"));
-            }
+            self.config.unused_overrides(&self.used_overrides, &mut self.found.problems);
         }
         (self.found, self.marks)
     }
