@@ -16,8 +16,8 @@ use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::schema::lint::{Provider, lint};
 use crate::snapshot::Snapshot;
 
-/// Findings of one kind told per upstream; an imported document can have thousands.
-const FINDINGS_PER_UPSTREAM: usize = 5;
+/// Findings of one kind told per pack; an imported document can have thousands.
+const FINDINGS_PER_PACK: usize = 5;
 
 /// Loads everything and tells every mistake at once.
 #[derive(Debug, Args)]
@@ -128,18 +128,19 @@ fn lint_tools(snapshot: &Snapshot, diagnostics: &mut Diagnostics) {
     let mut counts: BTreeMap<(&str, &'static str), usize> = BTreeMap::new();
     for tool in snapshot.catalog.tools() {
         for (code, message, help) in findings(tool, max) {
-            let count = counts.entry((tool.upstream.as_str(), code)).or_default();
+            let pack = snapshot.upstreams.config(tool.upstream.as_str()).map_or("", |c| c.id.as_str());
+            let count = counts.entry((pack, code)).or_default();
             *count += 1;
-            if *count <= FINDINGS_PER_UPSTREAM {
+            if *count <= FINDINGS_PER_PACK {
                 let message = format!("`{}`: {message}", tool.id);
                 diagnostics.push(placed(snapshot, tool, code, message).help(help));
             }
         }
     }
-    for ((upstream, code), count) in counts {
-        if let Some(more) = count.checked_sub(FINDINGS_PER_UPSTREAM).filter(|n| *n > 0) {
-            let message = format!("{} of `{upstream}` too: {code}", plural(more, "more tool", "more tools"));
-            let note = Diagnostic::warning(code, format!("scripts/{upstream}/upstream.toml"), message);
+    for ((pack, code), count) in counts {
+        if let Some(more) = count.checked_sub(FINDINGS_PER_PACK).filter(|n| *n > 0) {
+            let message = format!("{} like that: {code}", plural(more, "more tool is", "more tools are"));
+            let note = Diagnostic::warning(code, file_of(pack), message);
             diagnostics.push(Diagnostic { severity: Severity::Note, ..note });
         }
     }
@@ -182,10 +183,15 @@ fn provider(provider: Provider) -> &'static str {
     }
 }
 
+/// The file of a pack; tools of a catalog name upstreams that are no packs, and share the folder.
+fn file_of(pack: &str) -> String {
+    if pack.is_empty() { "scripts".to_owned() } else { format!("scripts/{pack}/upstream.toml") }
+}
+
 /// A warning at the tool's table, or of its pack's file as a whole.
 fn placed(snapshot: &Snapshot, tool: &Tool, code: &'static str, message: String) -> Diagnostic {
     let Some(config) = snapshot.upstreams.config(tool.upstream.as_str()) else {
-        return Diagnostic::warning(code, format!("scripts/{}", tool.upstream), message);
+        return Diagnostic::warning(code, file_of(""), message);
     };
     let warning = Diagnostic::warning(code, &*config.file.name, message);
     match config.tools.iter().find(|t| t.name == tool.name) {

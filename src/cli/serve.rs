@@ -1,6 +1,7 @@
 //! `docent serve`: HTTP by default, or one client on stdin and stdout.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -9,6 +10,9 @@ use crate::app::{App, ServeError};
 use crate::config::ListenAddress;
 use crate::limits::DRAIN_TIME;
 use crate::policy::{DiscoveryMode, Principal};
+
+/// How long threads may take to end once everything else has.
+const THREAD_TIME: Duration = Duration::from_millis(500);
 
 /// Serves the home over HTTP, or to one client on stdin and stdout.
 #[derive(Debug, Args)]
@@ -38,7 +42,7 @@ impl Serve {
             Failure::failed(format_args!("the data directory {} cannot be made: {e}", data.display()))
         })?;
         let runtime = open::runtime()?;
-        runtime.block_on(async {
+        let done = runtime.block_on(async {
             let options = open::options(context, Some(data), true);
             let app = App::open(&context.home, options).await.map_err(|e| Failure::Broken(e.0))?;
             logging::start(&context.env, &app.settings().telemetry, "info");
@@ -48,7 +52,10 @@ impl Serve {
             let served = self.serve(&app).await;
             app.close(DRAIN_TIME).await;
             served
-        })
+        });
+        // A thread that waits for a line on stdin cannot be called back: it is left behind.
+        runtime.shutdown_timeout(THREAD_TIME);
+        done
     }
 
     async fn serve(&self, app: &Arc<App>) -> Result<(), Failure> {

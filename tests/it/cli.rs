@@ -210,6 +210,56 @@ fn search_is_measured_on_labelled_queries() {
     assert!(code == 1 && err.contains("q.jsonl:1:"), "{err}");
 }
 
+/// A server ends with 0 on SIGTERM, on HTTP and on a pipe whose other end stays open.
+#[cfg(unix)]
+#[test]
+fn a_server_ends_when_it_is_told_to() {
+    use std::io::Read;
+    let home = home();
+    for args in [&["--listen", "127.0.0.1:0"][..], &["--stdio"]] {
+        let data = tempfile::tempdir().unwrap();
+        let mut child = docent()
+            .arg("serve")
+            .args(args)
+            .arg("--home")
+            .arg(home.path())
+            .arg("--data")
+            .arg(data.path())
+            .env("DOCENT_LOG", "info")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Signals are waited for once it says that it listens; a pipe says nothing, so it gets a moment.
+        if args.len() > 1 {
+            let (mut seen, mut byte) = (String::new(), [0]);
+            while !seen.contains("docent serves http://127.0.0.1:") {
+                child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
+                seen.push(char::from(byte[0]));
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        let pid = child.id().to_string();
+        assert!(std::process::Command::new("kill").arg(&pid).status().unwrap().success());
+        let start = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed().as_secs() > 20 {
+                child.kill().unwrap();
+                panic!("{args:?}: still running after 20 s");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(0), "{args:?}");
+        let mut out = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert_eq!(out, "", "stdout holds data only");
+    }
+}
+
 #[test]
 fn an_openapi_document_is_imported_or_told() {
     let home = home();
