@@ -87,9 +87,7 @@ impl RpcError {
 
     /// The answer to a tool that does not exist or is hidden: one text for both, without the tool's name.
     pub(super) fn unknown_tool() -> Self {
-        Self::invalid_params(
-            "there is no such tool; `tools/list` or `docent_search_tools` names those there are",
-        )
+        Self::invalid_params("there is no such tool; `tools/list` names those there are")
     }
 
     /// A header that is missing or differs from the body.

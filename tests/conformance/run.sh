@@ -15,7 +15,9 @@ port=${CONFORMANCE_PORT:-7391}
 rm -rf "$out"
 mkdir -p "$out"
 
-"$docent" serve --home "$root/tests/fixtures/homes/conformance" --listen "127.0.0.1:$port" --data "$out/data" 2> "$out/docent.log" &
+# A copy: one of its tools edits the home that is served.
+cp -r "$root/tests/fixtures/homes/conformance" "$out/home"
+"$docent" serve --home "$out/home" --listen "127.0.0.1:$port" --data "$out/data" 2> "$out/docent.log" &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT
 for _ in $(seq 100); do
