@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::call::{ErrorCode, Omission, ToolError};
-use crate::catalog::{Availability, Tool};
+use crate::catalog::{Availability, Tool, ToolAnnotations};
 use crate::cursor::Digest;
 use crate::id::ToolNo;
 use crate::json::{self, JsonText, Object, cut};
@@ -26,7 +26,7 @@ const BUDGET_BRIEF: usize = 1_200;
 /// The same with schemas or signals.
 const BUDGET_WIDE: usize = 4_800;
 /// Bytes of a description in a brief row: ten rows have to fit their budget.
-const BRIEF_BYTES: usize = 200;
+const BRIEF_BYTES: usize = 160;
 /// Bytes of a schema inside a row: a larger one is told by its size and read with `describe_tool`.
 const ROW_SCHEMA_BYTES_MAX: usize = 12 * 1024;
 /// Hits taken of each need when several are merged.
@@ -272,8 +272,13 @@ fn row(view: &View, found: &Found, ask: &Ask) -> Option<Object> {
     if !tool.category.is_empty() {
         put("category", json!(tool.category));
     }
-    put("availability", json!(availability(view, tool)));
-    let annotations = json!(tool.annotations);
+    let mut available = availability(view, tool);
+    if ask.detail == Detail::Brief {
+        // The reason is paid for once, in `describe_tool`, not in every row.
+        available.truncate(available.find(':').unwrap_or(available.len()));
+    }
+    put("availability", json!(available));
+    let annotations = json!(ToolAnnotations { title: None, ..tool.annotations.clone() });
     if annotations.as_object().is_some_and(|a| !a.is_empty()) {
         put("annotations", annotations);
     }
