@@ -58,28 +58,28 @@ impl Sketch {
     fn text(&self) -> String {
         let verb = ["allow()", "hide()", "deny(\"no\")", "challenge([\"s0\", \"s1\"])", "confirm(\"sure?\")"]
             [self.verb];
-        let mut text = format!("  p.{verb}");
+        let mut text = vec![format!("  p.{verb}")];
         let list = |names: Vec<String>| serde_json::to_string(&names).unwrap();
         for (call, numbers, prefix) in
             [("tags", &self.tags, "t"), ("scopes", &self.holds, "s"), ("unless_scopes", &self.lacks, "s")]
         {
             if let Some(numbers) = numbers {
-                text += &format!(".{call}({})", list(names(prefix, numbers)));
+                text.push(format!(".{call}({})", list(names(prefix, numbers))));
             }
         }
         if let Some(u) = self.upstream {
-            text += &format!(".upstream(\"u{u}\")");
+            text.push(format!(".upstream(\"u{u}\")"));
         }
         if let Some(flag) = self.read_only {
-            text += &format!(".read_only({flag})");
+            text.push(format!(".read_only({flag})"));
         }
         if let Some(tier) = self.tier {
-            text += &format!(".tier(\"{}\")", TIERS[tier]);
+            text.push(format!(".tier(\"{}\")", TIERS[tier]));
         }
         if let Some(target) = self.target {
-            text += &format!(".when_arg(\"/target\", {target})");
+            text.push(format!(".when_arg(\"/target\", {target})"));
         }
-        text + ";\n"
+        text.concat() + ";\n"
     }
 
     /// Whether it applies, and whether that is certain.
@@ -144,8 +144,8 @@ fn tools() -> Catalog {
         tool(&format!("u{}.n{n:02}", n % 3), |t| {
             t.tags = (0..4).filter(|i| n >> i & 1 == 1).map(|i| format!("t{i}").into()).collect();
             t.annotations.read_only = [None, Some(true), Some(false)][n % 7 % 3];
-            t.scopes = if n % 5 == 0 { scopes(&["s2"]).into() } else { [].into() };
-            t.tier = (n % 6 == 0).then(|| TIERS[n / 6 % 4].into());
+            t.scopes = if n.is_multiple_of(5) { scopes(&["s2"]).into() } else { [].into() };
+            t.tier = n.is_multiple_of(6).then(|| TIERS[n / 6 % 4].into());
         })
     };
     catalog((0..70).map(of).collect())
