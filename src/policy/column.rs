@@ -79,7 +79,7 @@ enum Node {
     Leaf(u32),
 }
 
-/// A column, what it read of the caller, and whether it may be kept (one cut short by time may not).
+/// A column, what it read of the caller, and whether it may be kept (one that ran out of time may not).
 pub(super) struct Filled {
     pub(super) column: Column,
     pub(super) reads: BTreeSet<CallerRead>,
@@ -162,6 +162,8 @@ impl Filling<'_> {
         self.question.tool = Arc::clone(facts);
         let (outcome, log) = self.function.ask(&self.question);
         self.reads.extend(log.caller_reads());
+        // A script that ran out of time may end on a quieter machine: its tools are denied for this answer only.
+        self.complete &= !log.has_met_deadline();
         let leaf = self.number(outcome);
         self.learn(&log.tool_reads(), tool, leaf);
         leaf

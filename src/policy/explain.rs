@@ -1,6 +1,7 @@
 //! Answers about answers: why a call is decided as it is, and how all callers stand to all tools.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use super::ballot::Standing;
 use super::decision::{Decision, Reason, RuleRef};
 use super::principal::Principal;
 use super::set::PolicySet;
-use super::views::{CallerRead, ToolRead, facts};
+use super::views::{CallerRead, ToolFacts, ToolRead, facts};
 use crate::catalog::Catalog;
 use crate::id::{Scope, ToolId, ToolNo};
 use crate::json::Object;
@@ -71,7 +72,7 @@ impl PolicySet {
         for read in [CallerRead::Subject, CallerRead::Scopes, CallerRead::Tier, CallerRead::Agent] {
             looked_at.insert(read.name(), read.value(who, tiers));
         }
-        let question = self.question(who, tool, arguments);
+        let question = self.question(who, Arc::new(ToolFacts::of(tool)), arguments);
         for read in [
             ToolRead::Upstream,
             ToolRead::Category,

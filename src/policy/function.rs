@@ -9,7 +9,7 @@ use super::tier::Tiers;
 use super::views::{AgentFacts, ArgumentsView, CallerRead, CallerView, Log, ToolFacts, ToolView, fields};
 use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::json::Object;
-use crate::script::{Access, Dynamic, Function, Script, ScriptError, Step};
+use crate::script::{Access, Dynamic, ErrorKind, Function, Script, ScriptError, Step};
 
 /// A phase and what its function gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -186,6 +186,9 @@ impl PhaseFunction {
         let value = match answer {
             Ok(value) => value,
             Err(error) => {
+                if error.kind == ErrorKind::Deadline {
+                    log.met_deadline();
+                }
                 let at = RuleRef { file: Arc::clone(&error.file), line: error.line };
                 return Outcome { vote: Vote::Fault(Arc::from(error.to_string())), at };
             }

@@ -204,13 +204,14 @@ fn tool_parts(e: &mut EngineBuilder) {
 
 fn arguments(e: &mut EngineBuilder) {
     e.host_type::<ArgumentsView>("Arguments", "The arguments of the call. In lists and searches they are not known: what a function would answer then depends on them.");
+    e.document("args.NAME", "An argument, or `()` where it was not given. Also `args[\"NAME\"]`.");
     e.index(|a: &mut ArgumentsView, name: &str| -> HostResult<Dynamic> {
         Ok(a.known()?.get(name).map_or(Dynamic::UNIT, value::to_dynamic))
     });
     e.function(
         "contains",
         "\"NAME\" in args",
-        "Whether the argument was given. `args.NAME` is `()` where it was not.",
+        "Whether the argument was given.",
         |a: &mut ArgumentsView, name: &str| -> HostResult<bool> { Ok(a.known()?.contains_key(name)) },
     );
     e.function(

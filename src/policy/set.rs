@@ -16,7 +16,7 @@ use super::tables::PolicyTables;
 use super::tier::Tiers;
 use super::views::{AgentFacts, ToolFacts};
 use crate::catalog::{Catalog, Tool};
-use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, did_you_mean};
 use crate::id::ToolNo;
 use crate::json::{Object, to_text};
 use crate::script::{Dynamic, Script};
@@ -125,14 +125,14 @@ impl PolicySet {
         &self.0
     }
 
-    /// Reports rules that cover no tool of a catalog: most often a misspelt tag or upstream.
+    /// Notes the rules that cover no tool of a catalog: often a misspelt tag or upstream.
     pub fn lint(&self, catalog: &Catalog, diagnostics: &mut Diagnostics) {
         let compiled = self.compiled(catalog);
         for rule in compiled.idle().filter_map(|i| self.0.rules.get(i)) {
             let mut d =
                 Diagnostic::warning("idle-rule", &*rule.at.file, "this rule covers no tool of the catalog")
                     .help("check the spelling of its tags, upstreams, categories and patterns");
-            d.line = rule.at.line;
+            (d.line, d.severity) = (rule.at.line, Severity::Note);
             diagnostics.push(d);
         }
     }
@@ -225,7 +225,14 @@ impl PolicySet {
                         cast(function.phase.name(), outcome);
                     }
                     Some(_) => {
-                        let question = question.get_or_insert_with(|| self.question(who, tool, arguments));
+                        let question = question.get_or_insert_with(|| {
+                            let kept = compiled.table(catalog).tools.get(no.index()).map(Arc::clone);
+                            self.question(
+                                who,
+                                kept.unwrap_or_else(|| Arc::new(ToolFacts::of(tool))),
+                                arguments,
+                            )
+                        });
                         cast(function.phase.name(), &function.ask(question).0);
                     }
                     None => {
@@ -238,11 +245,16 @@ impl PolicySet {
         ballot
     }
 
-    pub(super) fn question(&self, who: &Principal, tool: &Tool, arguments: Option<&Object>) -> Question {
+    pub(super) fn question(
+        &self,
+        who: &Principal,
+        tool: Arc<ToolFacts>,
+        arguments: Option<&Object>,
+    ) -> Question {
         Question {
             who: Arc::new(who.clone()),
             tiers: Arc::clone(&self.0.tiers),
-            tool: Arc::new(ToolFacts::of(tool)),
+            tool,
             arguments: arguments.map(|a| Arc::new(a.clone())),
         }
     }
@@ -260,7 +272,7 @@ impl PolicySet {
         if self.0.phase(Phase::Redact).next().is_none() {
             return Ok(Vec::new());
         }
-        let question = self.question(who, tool, None);
+        let question = self.question(who, Arc::new(ToolFacts::of(tool)), None);
         let mut all = Vec::new();
         for function in self.0.phase(Phase::Redact) {
             all.extend(function.ask_redact(&question).map_err(Reason::PolicyFault)?);

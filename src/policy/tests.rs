@@ -457,5 +457,5 @@ fn a_matrix_counts_and_names() {
     );
     let mut diagnostics = Diagnostics::default();
     load(&[("a.rhai", "fn rules(p) {\n  p.allow().tags([\"cii\"]);\n}")]).lint(&catalog, &mut diagnostics);
-    assert!(diagnostics.to_string().contains("policies/a.rhai:2:1: warning[idle-rule]"), "{diagnostics}");
+    assert!(diagnostics.to_string().contains("policies/a.rhai:2:1: note[idle-rule]"), "{diagnostics}");
 }

@@ -2,6 +2,7 @@
 //! down, so that an answer is only reused for callers and tools that are equal in all that was read.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -158,7 +159,8 @@ impl ToolFacts {
 pub(super) struct Log {
     caller: Mutex<Vec<CallerRead>>,
     tool: Mutex<Vec<ToolRead>>,
-    arguments: std::sync::atomic::AtomicBool,
+    arguments: AtomicBool,
+    late: AtomicBool,
 }
 
 fn once<T: PartialEq>(list: &Mutex<Vec<T>>, read: T) {
@@ -183,7 +185,16 @@ impl Log {
     }
 
     pub(super) fn read_arguments(&self) -> bool {
-        self.arguments.load(std::sync::atomic::Ordering::Relaxed)
+        self.arguments.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the evaluation ran out of time: on another day it might have ended.
+    pub(super) fn met_deadline(&self) {
+        self.late.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_met_deadline(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
     }
 }
 
@@ -238,7 +249,7 @@ pub(super) struct ArgumentsView {
 
 impl ArgumentsView {
     pub(super) fn known(&self) -> HostResult<&Object> {
-        self.log.arguments.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.log.arguments.store(true, Ordering::Relaxed);
         self.object.as_deref().ok_or_else(|| fault("the arguments are not known yet"))
     }
 }

@@ -127,7 +127,7 @@ impl Script {
             Ok(Err(error)) => {
                 let mut error = ScriptError::from_host(&error, file);
                 if let Some(stop) = Guard::stopped() {
-                    (error.kind, error.message) = (ErrorKind::Limit, stop.message());
+                    (error.kind, error.message) = (stop.kind(), stop.message());
                 }
                 Err(self.placed(error, function))
             }

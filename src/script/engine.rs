@@ -101,6 +101,11 @@ impl EngineBuilder {
         self.items.push(HostItem { kind: HostKind::Section, signature: title, doc });
     }
 
+    /// A line of the reference for what [`EngineBuilder::index`] gives.
+    pub fn document(&mut self, signature: &'static str, doc: &'static str) {
+        self.items.push(HostItem { kind: HostKind::Field, signature, doc });
+    }
+
     /// A function, also callable as a method of its first argument. `signature` is what the reference shows.
     pub fn function<A: 'static, const N: usize, const X: bool, R, const F: bool>(
         &mut self,

@@ -15,8 +15,10 @@ pub enum ErrorKind {
     Thrown,
     /// A mistake of the script: a type that does not fit, a missing field, a division by zero.
     Fault,
-    /// A ceiling of the sandbox: operations, time, memory, sizes, depth.
+    /// A ceiling of the sandbox: operations, memory, sizes, depth.
     Limit,
+    /// The time of one evaluation was used up: on a quieter machine it might have ended.
+    Deadline,
     /// A host function panicked.
     Panic,
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::error::fault;
+use super::error::{ErrorKind, fault};
 use super::{HostResult, Limits};
 use crate::clock::Clock;
 
@@ -22,6 +22,13 @@ pub(super) enum Stop {
 }
 
 impl Stop {
+    pub(super) fn kind(self) -> ErrorKind {
+        match self {
+            Self::Deadline(_) => ErrorKind::Deadline,
+            Self::Memory(_) => ErrorKind::Limit,
+        }
+    }
+
     pub(super) fn message(self) -> String {
         match self {
             Self::Deadline(limit) => format!("it ran longer than {} ms", limit.as_millis()),
