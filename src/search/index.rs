@@ -3,7 +3,7 @@
 //! Every tool's impacts depend on that tool and on the ranking alone, so the order in which tools come and
 //! what other tools there are change nothing in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::exact::Names;
@@ -49,6 +49,8 @@ pub struct ToolIndex {
     pub(super) names: Names,
     pub(super) verbs: Verbs,
     pub(super) kin: Kin,
+    pub(super) stop_words: HashSet<String>,
+    pub(super) stop_stems: HashSet<String>,
 }
 
 impl ToolIndex {
@@ -79,6 +81,8 @@ impl ToolIndex {
             names: Names::build(catalog),
             verbs,
             kin,
+            stop_words: ranking.stop_words.iter().cloned().collect(),
+            stop_stems: ranking.stop_words.iter().map(|w| analyzer.stem(w)).collect(),
         }
     }
 

@@ -3,6 +3,8 @@
 //! What the index knows is asked through the asker's eyes only: a term that stands only in hidden tools is
 //! an unknown term.
 
+use std::cell::Cell;
+
 use super::index::ToolIndex;
 use super::num::count;
 use super::text::{Analyzer, chunks, split};
@@ -13,6 +15,8 @@ use crate::id::ToolNo;
 const TERMS_MAX: usize = 64;
 /// Letters of a word that may be a typo: shorter ones have too many neighbours.
 const TYPO_LETTERS_MIN: usize = 4;
+/// Unknown words of one question that are taken for typos; names of people and places are unknown too.
+const REPAIRS_MAX: usize = 4;
 /// Letters from which two slips are allowed.
 const TWO_SLIPS_LETTERS: usize = 6;
 
@@ -47,9 +51,14 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
+    /// Whether every tool is visible.
+    pub(super) fn is_all(&self) -> bool {
+        self.count == self.set.capacity()
+    }
+
     /// How many of the documents are visible.
     pub(super) fn frequency(&self, docs: &[u32]) -> usize {
-        if self.count == self.set.capacity() {
+        if self.is_all() {
             docs.len()
         } else {
             docs.iter().filter(|doc| self.set.contains(ToolNo(**doc))).count()
@@ -84,15 +93,14 @@ impl Question {
         parts.truncate(TERMS_MAX);
         joined.extend(words.windows(2).map(<[String]>::concat));
         let all_words = words.clone();
-        let is_stop = |word: &String| ranking.stop_words.contains(word);
+        let is_stop = |word: &String| index.stop_words.contains(word);
         let expansions: Vec<String> = ranking.synonyms.expand(&parts).flatten().cloned().collect();
         if !words.iter().all(is_stop) {
             words.retain(|w| !is_stop(w));
-            let stems: Vec<String> = ranking.stop_words.iter().map(|w| analyzer.stem(w)).collect();
-            parts.retain(|p| !stems.contains(p));
+            parts.retain(|p| !index.stop_stems.contains(p));
         }
         let verbs = parts.iter().map(|p| index.verbs.of(p)).find(|v| *v != 0).unwrap_or(0);
-        let reader = Reader { index, view };
+        let reader = Reader { index, view, repairs: Cell::new(REPAIRS_MAX) };
         let mut concepts: Vec<Concept> =
             distinct(&parts).iter().filter_map(|asked| reader.concept(asked)).collect();
         let extra = |terms: Vec<String>, weight: f32, concepts: &mut Vec<Concept>| {
@@ -121,6 +129,8 @@ fn distinct(terms: &[String]) -> Vec<Asked> {
 struct Reader<'a> {
     index: &'a ToolIndex,
     view: View<'a>,
+    /// Typos that may still be repaired.
+    repairs: Cell<usize>,
 }
 
 impl Reader<'_> {
@@ -171,11 +181,18 @@ impl Reader<'_> {
         if letters.len() < TYPO_LETTERS_MIN || letters.iter().any(|c| !c.is_alphabetic()) {
             return None;
         }
+        self.repairs.set(self.repairs.get().checked_sub(1)?);
+        let wanted = letter_set(letters.iter().copied());
         let allowed = if letters.len() < TWO_SLIPS_LETTERS { 1 } else { 2 };
         let mut best: Option<(usize, usize, u32)> = None;
         for at in self.index.dictionary.beginning_with(first) {
             let known = self.index.dictionary.term(at);
             let limit = best.map_or(allowed, |(distance, ..)| distance);
+            // A slip changes the set of letters by two at most: nearly all terms are out before they are compared.
+            let other = letter_set(known.chars());
+            if usize::try_from((wanted ^ other).count_ones()).unwrap_or(0) > 2 * limit {
+                continue;
+            }
             let Some(distance) = slips(&letters, known, limit) else { continue };
             let Ok(no) = u32::try_from(at) else { continue };
             let frequency = self.view.frequency(self.index.terms.list(no).docs);
@@ -186,6 +203,11 @@ impl Reader<'_> {
         }
         best.map(|(_, frequency, no)| (no, frequency))
     }
+}
+
+/// Which letters occur, a bit each (letters beyond a to z share bits).
+fn letter_set(letters: impl Iterator<Item = char>) -> u32 {
+    letters.fold(0, |set, c| set | 1 << (u32::from(c) % 32))
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two words, if at most `limit`.

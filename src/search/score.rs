@@ -33,11 +33,21 @@ impl Scores {
 
     fn add(&mut self, list: List<'_>, weight: f32, view: View<'_>) {
         self.possible += weight;
-        let all = view.count == view.set.capacity();
+        let all = view.is_all();
         for (doc, impact) in list.iter() {
             if (all || view.set.contains(ToolNo(doc)))
                 && let Some(value) = self.values.get_mut(index(doc))
             {
+                *value += weight * impact;
+            }
+        }
+    }
+
+    /// Adds entries that are known to be visible.
+    fn add_seen(&mut self, seen: &[(u32, f32)], weight: f32) {
+        self.possible += weight;
+        for (doc, impact) in seen {
+            if let Some(value) = self.values.get_mut(index(*doc)) {
                 *value += weight * impact;
             }
         }
@@ -197,10 +207,16 @@ impl ToolIndex {
         let mut grams = trigram::grams(&question.words);
         grams.sort_unstable();
         grams.dedup();
+        let mut seen = Vec::new();
         for gram in grams {
-            let list = self.trigrams.list(gram).filter(|list| view.frequency(list.docs) > 0);
-            match list {
-                Some(list) => scores.add(list, view.rarity(view.frequency(list.docs)), view),
+            seen.clear();
+            match self.trigrams.list(gram) {
+                Some(list) if view.is_all() => scores.add(list, view.rarity(list.docs.len()), view),
+                // One pass: what is visible is put aside while it is counted.
+                Some(list) => {
+                    seen.extend(list.iter().filter(|(doc, _)| view.set.contains(ToolNo(*doc))));
+                    scores.add_seen(&seen, view.rarity(seen.len()));
+                }
                 None => scores.possible += view.rarity(0),
             }
         }
