@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::diagnostic::did_you_mean;
 use crate::gateway::{Gateway, RequestContext};
 use crate::policy::Principal;
+use crate::script::stack;
 use crate::snapshot::Snapshot;
 use crate::upstream::UpstreamState;
 
@@ -47,6 +48,9 @@ pub(super) fn options(context: &Context, data: Option<PathBuf>, watch: bool) -> 
 pub(super) fn runtime() -> Result<Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // Scripts run in place on these threads instead of hopping to a pool of deep ones.
+        .thread_stack_size(stack::STACK_BYTES)
+        .on_thread_start(stack::adopt_current_thread)
         .build()
         .map_err(|e| Failure::failed(format_args!("no threads can be started: {e}")))
 }
