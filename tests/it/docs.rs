@@ -27,7 +27,7 @@ fn blocks(text: &str) -> Vec<Block> {
             for line in body {
                 match (line.strip_prefix("$ "), out.last_mut()) {
                     (Some(command), _) => {
-                        out.push(Block::Command { line: command.to_owned(), expected: Vec::new() })
+                        out.push(Block::Command { line: command.to_owned(), expected: Vec::new() });
                     }
                     (None, Some(Block::Command { expected, .. })) => expected.push(line.to_owned()),
                     (None, _) => panic!("a console block must begin with `$ `: {line}"),

@@ -14,16 +14,11 @@ use docent::schema::{Validators, lint};
 use docent::upstream::openapi::{Import, Options, import};
 use serde_json::{Value, json};
 
+use crate::support::{shared, tools};
+
 /// The folder of real documents, if it is there.
 fn folder() -> Option<PathBuf> {
-    let root = std::env::var_os("DOCENT_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared"), PathBuf::from);
-    let folder = root.join("openapi");
-    if !folder.is_dir() {
-        eprintln!("skipped: no documents at {}", folder.display());
-        return None;
-    }
-    Some(folder)
+    shared("real OpenAPI documents").map(|root| root.join("openapi"))
 }
 
 fn is(name: &str, extension: &str) -> bool {
@@ -205,10 +200,7 @@ fn requests(folder: &Path, name: &str, unsampled: &mut Vec<String>) -> Value {
 #[test]
 fn an_independent_validator_accepts_the_requests() {
     let Some(folder) = folder() else { return };
-    let Some(venv) = std::env::var_os("DOCENT_TEST_VENV").map(PathBuf::from) else {
-        eprintln!("skipped: DOCENT_TEST_VENV names no venv with openapi-core");
-        return;
-    };
+    let Some(tools) = tools("the check of requests with openapi-core") else { return };
     let mut unsampled = Vec::new();
     let all: Vec<Value> = CHECKED.iter().map(|name| requests(&folder, name, &mut unsampled)).collect();
     let count: usize = all.iter().map(|d| d["requests"].as_array().unwrap().len()).sum();
@@ -216,7 +208,8 @@ fn an_independent_validator_accepts_the_requests() {
     let file = dir.path().join("requests.json");
     std::fs::write(&file, serde_json::to_vec(&all).unwrap()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openapi_check.py");
-    let output = std::process::Command::new(venv.join("bin/python")).arg(script).arg(&file).output().unwrap();
+    let output =
+        std::process::Command::new(tools.join("venv/bin/python")).arg(script).arg(&file).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     eprintln!(
         "{count} requests; no arguments could be made up for {}:\n{}\n{shown}",

@@ -108,7 +108,7 @@ fn modules_name_only_lower_ranks() {
             match rank.get(name.as_str()) {
                 Some(other) if name == module || *other < own => {}
                 Some(other) => {
-                    wrong.push(format!("{}: rank {own} names `{name}` of rank {other}", file.display()))
+                    wrong.push(format!("{}: rank {own} names `{name}` of rank {other}", file.display()));
                 }
                 None => {}
             }
