@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(case.reply.unwrap().status, 200);
         file.cases[0]["expect"] = serde_json::json!({"y": "2"});
         file.write(home.path()).unwrap();
-        let text = read_text_capped(&home.path().join("c.yaml"), 1_000).unwrap();
+        let text = json::read_text_capped(&home.path().join("c.yaml"), 1_000).unwrap();
         assert!(text.starts_with("# Where it comes from.\n\n- name: one\n"), "{text}");
         let again = CaseFile::read(home.path(), "c.yaml").unwrap();
         assert_eq!(again.cases, file.cases);
