@@ -29,6 +29,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use rmcp::ServiceExt as _;
+use rmcp::model::CallToolRequestParams;
+use rmcp::transport::StreamableHttpClientTransport;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -178,8 +181,34 @@ fn at(sorted: &[u64], share: usize) -> u64 {
     sorted[(sorted.len() - 1) * share / 100]
 }
 
+/// The same call through rmcp's client, one at a time, straight to the upstream: what a typed client costs
+/// where docent has its own. Sorted latencies in microseconds.
+async fn through_rmcp(address: &str) -> Vec<u64> {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let transport = StreamableHttpClientTransport::from_uri(format!("http://{address}/mcp"));
+    let client = ().serve(transport).await.unwrap();
+    let arguments = json!({"text": "docent ".repeat(292)}).as_object().cloned().unwrap();
+    let mut times = Vec::with_capacity(CALLS);
+    for i in 0..CALLS + WARM_UP {
+        let request = CallToolRequestParams::new("echo").with_arguments(arguments.clone());
+        let start = Instant::now();
+        client.call_tool(request).await.unwrap();
+        if i >= WARM_UP {
+            times.push(u64::try_from(start.elapsed().as_micros()).unwrap());
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
 async fn compare() {
     let (_upstream, direct) = start_upstream();
+    let (bare, typed) = (load(&direct, "echo", 1, false).await, through_rmcp(&direct).await);
+    println!(
+        "one client, no gateway: a bare socket {} µs, rmcp's client {} µs (p50)\n",
+        at(&bare, 50),
+        at(&typed, 50)
+    );
     let home = home_for(&direct);
     let (_docent, through) = start_docent(home.path(), "lean_echo").await;
     println!(

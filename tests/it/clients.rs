@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TestHome, TestServer, root, tools};
 
-fn home_before_everything(tools: &Path) -> TestHome {
+pub(crate) fn home_before_everything(tools: &Path) -> TestHome {
     let server = tools.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     TestHome::with(&[
         ("docent.toml", "[server]\nname = \"docent\"\n[upstreams]\nenabled = [\"everything\"]\n"),
@@ -28,7 +28,7 @@ fn node(tools: &Path) -> std::path::PathBuf {
     tools.join("node_modules/node/bin/node")
 }
 
-fn serve(home: &TestHome) -> TestServer {
+pub(crate) fn serve(home: &TestHome) -> TestServer {
     let mut server = TestServer::start(home.path(), &[]);
     server.wait_for("/readyz", |status, _| status == 200);
     server

@@ -13,6 +13,7 @@ mod auth;
 mod check;
 mod cli;
 mod clients;
+mod clients_rmcp;
 mod docs;
 mod init;
 mod openapi;
