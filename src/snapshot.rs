@@ -72,6 +72,12 @@ impl Snapshot {
         self.plans.get(tool.index())
     }
 
+    /// Whether this generation was built with what the upstream brings. An upstream may have answered just now,
+    /// and its tools come with the next generation.
+    pub fn lists(&self, upstream: &UpstreamId) -> bool {
+        self.parts.contains_key(upstream)
+    }
+
     /// The slots of an upstream: a call holds one while it is under way.
     pub fn lane(&self, upstream: &UpstreamId) -> Option<&Arc<Semaphore>> {
         self.lanes.get(upstream).map(|l| &l.slots)

@@ -25,7 +25,7 @@ impl Gateway {
                 failure.count(Severity::Error)
             ));
         }
-        reasons.extend(upstreams.iter().filter_map(degraded));
+        reasons.extend(upstreams.iter().filter_map(|status| degraded(status, snapshot.lists(&status.id))));
         Readiness {
             ready: reasons.is_empty(),
             generation: snapshot.generation,
@@ -58,12 +58,14 @@ impl Gateway {
     }
 }
 
-fn degraded(status: &UpstreamStatus) -> Option<String> {
+/// `listed` tells whether the generation that serves was built with the upstream's tools.
+fn degraded(status: &UpstreamStatus, listed: bool) -> Option<String> {
     let what = match status.state {
         UpstreamState::Down => "is down",
         UpstreamState::Connecting if !status.complete => "is being connected to",
         UpstreamState::Unknown if !status.complete => "was not reached yet",
         UpstreamState::Up if !status.complete => "has not brought all its tools",
+        UpstreamState::Up if !listed => "has answered, its tools are being published",
         UpstreamState::Up | UpstreamState::Unknown | UpstreamState::Connecting => return None,
     };
     let note = if status.note.is_empty() { String::new() } else { format!(": {}", status.note) };
