@@ -188,6 +188,14 @@ fn run_shape(
         add_diff(&mut diff, "request", expected, found);
         updates.push(("request", found.clone()));
     }
+    if let (Some(expected), Some(found)) = (&case.requests, &made.requests) {
+        let same = expected.len() == found.len() && expected.iter().zip(found).all(|(e, f)| holds(e, f));
+        if !same {
+            let (expected, found) = (Value::from(expected.clone()), Value::from(found.clone()));
+            add_diff(&mut diff, "requests", &expected, &found);
+            updates.push(("requests", found));
+        }
+    }
     let expected = [
         ("expect", case.expect.clone()),
         ("text", case.text.clone().map(Value::from)),
@@ -251,7 +259,7 @@ fn add_diff(out: &mut String, what: &str, expected: &Value, found: &Value) {
 fn apply(file: &mut CaseFile, at: usize, updates: Updates) {
     let Some(Value::Object(case)) = file.cases.get_mut(at) else { return };
     for (key, value) in updates {
-        if key != "request" {
+        if key != "request" && key != "requests" {
             for other in ["expect", "text", "error"].iter().filter(|k| **k != key) {
                 case.shift_remove(*other);
             }

@@ -96,6 +96,9 @@ pub(super) struct ProjectionCase {
     /// The request that the arguments make: only what stands here is compared.
     #[serde(default)]
     pub(super) request: Option<Value>,
+    /// The requests that `run` makes, in order: as many as stand here, each compared like `request`.
+    #[serde(default)]
+    pub(super) requests: Option<Vec<Value>>,
     /// The structured result, whole.
     #[serde(default)]
     pub(super) expect: Option<Value>,

@@ -21,6 +21,8 @@ use crate::projection::{CallFacts, Projection, ResultBudget, ScriptCalls, unproj
 pub(super) struct Made {
     /// The request, where the case names one.
     pub(super) request: Option<Value>,
+    /// The requests that a script's `run` made, where the case names them.
+    pub(super) requests: Option<Vec<Value>>,
     /// `expect`, `text` or `error`, and its value.
     pub(super) result: Option<(&'static str, Value)>,
     /// For the operator: what went wrong inside.
@@ -42,7 +44,7 @@ pub(super) fn run(
         correlation_id: Arc::from("case"),
         tool: Arc::from(tool),
     };
-    let mut made = Made { request: None, result: None, detail: None };
+    let mut made = Made { request: None, requests: None, result: None, detail: None };
     if case.request.is_some() {
         made.request = Some(match projection.map(|p| p.request(&case.args, &facts)) {
             Some(Ok(request)) => request_value(&request),
@@ -52,8 +54,11 @@ pub(super) fn run(
     }
     let shaped = match (projection, &case.reply) {
         (Some(p), _) if p.is_script() => {
-            let calls: Arc<dyn ScriptCalls> = Arc::new(Recorded::new(case, folder)?);
-            p.run(&case.args, &facts, &calls, budget)
+            let recorded = Arc::new(Recorded::new(case, folder)?);
+            let calls: Arc<dyn ScriptCalls> = Arc::clone(&recorded) as Arc<dyn ScriptCalls>;
+            let shaped = p.run(&case.args, &facts, &calls, budget);
+            made.requests = case.requests.as_ref().map(|_| recorded.made());
+            shaped
         }
         (_, None) => return Ok(made),
         (Some(p), Some(reply)) => p.shape(&upstream_reply(reply, folder)?, &case.args, &facts, budget),
@@ -166,6 +171,8 @@ fn mcp_reply(result: &Value) -> Result<McpReply, String> {
 struct Recorded {
     replies: Mutex<VecDeque<UpstreamReply>>,
     calls: Mutex<BTreeMap<String, VecDeque<Value>>>,
+    /// What was asked, as a case would state it.
+    asked: Mutex<Vec<Value>>,
 }
 
 impl Recorded {
@@ -174,7 +181,11 @@ impl Recorded {
         let replies = all.map(|r| upstream_reply(r, folder)).collect::<Result<_, _>>()?;
         let calls =
             case.calls.iter().map(|(id, results)| (id.clone(), results.iter().cloned().collect())).collect();
-        Ok(Self { replies: Mutex::new(replies), calls: Mutex::new(calls) })
+        Ok(Self { replies: Mutex::new(replies), calls: Mutex::new(calls), asked: Mutex::default() })
+    }
+
+    fn made(&self) -> Vec<Value> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -185,7 +196,10 @@ fn not_recorded(what: &str) -> ToolError {
 impl ScriptCalls for Recorded {
     fn fetch(&self, request: HttpRequest) -> Result<UpstreamReply, ToolError> {
         let next = self.replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        next.ok_or_else(|| not_recorded(&format!("{} {}", request.method, request.path)))
+        let unknown = next.ok_or_else(|| not_recorded(&format!("{} {}", request.method, request.path)));
+        let asked = request_value(&UpstreamRequest::Http(request));
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        unknown
     }
 
     fn call(&self, tool: &str, _arguments: Object) -> Result<Value, ToolError> {
