@@ -112,8 +112,10 @@ impl OpenApi {
             context.out.line(format_args!("skipped {}: {}", skipped.operation, skipped.reason))?;
         }
         context.out.line(format_args!(
-            "{operations} operations: {} tools, {} skipped",
+            "{operations} operation{}: {} tool{}, {} skipped",
+            if operations == 1 { "" } else { "s" },
             tools.len(),
+            if tools.len() == 1 { "" } else { "s" },
             skipped.len()
         ))
     }

@@ -20,7 +20,7 @@ impl UpstreamError {
         Self::new(
             ErrorSource::Upstream,
             Retry::Safe,
-            format!("upstream `{upstream}` cannot be reached: {why}; nothing was done, try again later"),
+            format!("upstream `{upstream}` cannot be reached: {why}; nothing was done"),
         )
     }
 
@@ -32,8 +32,7 @@ impl UpstreamError {
 
     /// No answer before the deadline.
     pub(super) fn timeout(upstream: &str, sent: bool, read_only: bool) -> Self {
-        let (retry, advice) =
-            if sent { outcome(read_only) } else { (Retry::Safe, "nothing was sent, try again later") };
+        let (retry, advice) = if sent { outcome(read_only) } else { (Retry::Safe, "nothing was sent") };
         Self::new(
             ErrorSource::Timeout,
             retry,

@@ -15,6 +15,7 @@ mod cli;
 mod clients;
 mod clients_rmcp;
 mod docs;
+mod docs_facts;
 mod init;
 mod openapi;
 mod packs;

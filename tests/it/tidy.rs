@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The ranks of `ARCHITECTURE.md`, lowest first: a module names only modules of lower ranks.
-const RANKS: &[&[&str]] = &[
+pub(crate) const RANKS: &[&[&str]] = &[
     &["limits"],
     &["id", "json", "clock", "secret", "diagnostic"],
     &["call", "cursor", "schema", "settings"],
