@@ -35,5 +35,6 @@ mod view;
 pub use api::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped};
 pub use bare::unprojected;
 pub use engine::Projection;
+pub use host::reference;
 pub use projector::Projector;
 pub use spec::ProjectionSpec;

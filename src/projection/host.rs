@@ -7,7 +7,9 @@ use super::context::{Context, Reply, RequestBuilder};
 use super::made::{self, Made, Page, Rows};
 use super::view::View;
 use crate::diagnostic::{Diagnostics, SourceFile};
-use crate::script::{Array, Dialect, Dynamic, EngineBuilder, HostResult, Map, ScriptEngine, Text, fault};
+use crate::script::{
+    Array, Dialect, Dynamic, EngineBuilder, HostKind, HostResult, Map, ScriptEngine, Text, fault,
+};
 use serde_json::json;
 
 /// What `ctx.call(` is compiled as: Rhai keeps `value.call(…)` for function values. As long as the original,
@@ -53,6 +55,24 @@ pub(super) fn engine(libraries: &[SourceFile], diagnostics: &mut Diagnostics) ->
         builder.library(&prepared(library), diagnostics);
     }
     builder.build()
+}
+
+/// Everything that a projection script may use besides the language, as Markdown: the end of
+/// `scripts/README.md`.
+pub fn reference() -> String {
+    let engine = engine(&[], &mut Diagnostics::default());
+    let (mut out, mut in_table) = (String::new(), false);
+    for item in engine.reference() {
+        let heads = matches!(item.kind, HostKind::Type | HostKind::Section);
+        let text = match (heads, in_table) {
+            (true, _) => format!("\n### {}\n\n{}\n", item.signature, item.doc),
+            (false, false) => format!("\n| | |\n|---|---|\n| `{}` | {} |\n", item.signature, item.doc),
+            (false, true) => format!("| `{}` | {} |\n", item.signature, item.doc),
+        };
+        out.push_str(&text);
+        in_table = !heads;
+    }
+    out.trim().to_owned()
 }
 
 fn views(b: &mut EngineBuilder) {
@@ -190,6 +210,7 @@ fn failed(made: &Made) -> HostResult<&crate::call::ToolError> {
 }
 
 fn blocks(b: &mut EngineBuilder) {
+    b.section("Content blocks", "Results of tools without families.");
     let doc = "An image block; `data` is base64.";
     b.function("image", "image(data, mime) -> Result", doc, |data: Text, mime: Text| {
         Made::Blocks(vec![json!({"type": "image", "data": data.as_str(), "mimeType": mime.as_str()})])
@@ -395,6 +416,7 @@ fn calls(b: &mut EngineBuilder) {
 
 /// Helpers that texts of the real world need and the language lacks.
 fn texts(b: &mut EngineBuilder) {
+    b.section("Texts", "Functions on plain values.");
     let doc = "The text cut to so many bytes at a character, with `…` where it was cut.";
     b.function("clip", "clip(text, bytes) -> text", doc, |text: Text, bytes: i64| {
         let max = usize::try_from(bytes).unwrap_or(0);

@@ -4,6 +4,7 @@
 //! line that begins with `$ ` and looks for the lines under it, in order, in what was printed (`…` stands for
 //! anything). `cargo run --release --` and `docent` are the built program; `serve` is started, waited for, and
 //! stays up until the document ends or the next `serve`; `cargo test` is what runs this test and is not run again.
+//! The default port may be taken where tests run: a free one stands in its place, everywhere.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -94,18 +95,18 @@ impl Drop for Served {
     }
 }
 
-/// One document at a time owns the default port.
-static PORT: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 fn run_document(name: &str) {
-    let _one_at_a_time = PORT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let document = std::fs::read_to_string(root().join(name)).unwrap();
+    let document =
+        document.replace(&format!("127.0.0.1:{}", docent::config::DEFAULT_PORT), &address.to_string());
     let home = TestHome::new();
     copy_home(home.path());
     let data = tempfile::tempdir().unwrap();
     let mut served = Served(None);
     let bin = Path::new(env!("CARGO_BIN_EXE_docent")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    for block in blocks(&std::fs::read_to_string(root().join(name)).unwrap()) {
+    for block in blocks(&document) {
         match block {
             Block::File { path, text } => home.write(&path, &text),
             Block::Command { line, .. } if line == "cargo test" => {}
@@ -113,14 +114,18 @@ fn run_document(name: &str) {
                 let line = line.replace("cargo run --release -- ", "docent ");
                 let serves = line.starts_with("docent serve") && !line.contains("--help");
                 // What a terminal shows: both streams in the order in which they are written.
-                let script = if serves { format!("exec {line}") } else { format!("exec 2>&1\n{line}") };
+                let script = if serves {
+                    format!("exec {line} --listen {address}")
+                } else {
+                    format!("exec 2>&1\n{line}")
+                };
                 let mut shell = Command::new("bash");
                 shell.args(["-euo", "pipefail", "-c", &script]).current_dir(home.path()).stdin(Stdio::null());
                 shell.env("PATH", &path).env("DOCENT_DATA", data.path()).env_remove("DOCENT_HOME");
                 if serves {
                     served.stop();
                     served.0 = Some(shell.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
-                    wait_until_healthy(name, &line);
+                    wait_until_healthy(&address.to_string(), name, &line);
                     continue;
                 }
                 let output = shell.output().unwrap();
@@ -135,9 +140,9 @@ fn run_document(name: &str) {
     }
 }
 
-fn wait_until_healthy(name: &str, line: &str) {
+fn wait_until_healthy(address: &str, name: &str, line: &str) {
     for _ in 0..300 {
-        if crate::support::http("http://127.0.0.1:7331", "GET", "/healthz", &[], "")
+        if crate::support::http(&format!("http://{address}"), "GET", "/healthz", &[], "")
             .is_ok_and(|(status, ..)| status == 200)
         {
             return;

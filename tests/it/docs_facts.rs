@@ -167,8 +167,17 @@ fn the_architectures_ranks_are_those_that_are_tested() {
 }
 
 #[test]
+fn the_documents_name_the_default_port() {
+    let address = format!("http://127.0.0.1:{}/mcp", docent::config::DEFAULT_PORT);
+    assert!(read("README.md").contains(&address) && read("docs/guide.md").contains(&address));
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
-    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/guide.md", "scripts/README.md"] {
+    let references = ["scripts/README.md", "policies/README.md", "index/README.md"];
+    for name in
+        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/guide.md"].into_iter().chain(references)
+    {
         let text = read(name);
         let folder = root().join(name).parent().unwrap().to_owned();
         for target in text.split("](").skip(1).map(|t| t.split(')').next().unwrap()) {
@@ -181,6 +190,19 @@ fn links_between_documents_lead_somewhere() {
             }
         }
     }
+}
+
+#[test]
+fn the_reference_of_scripts_is_the_sources() {
+    let (path, mark) = (root().join("scripts/README.md"), "<!-- reference -->\n");
+    let text = read("scripts/README.md");
+    let (head, written) = text.split_once(mark).unwrap();
+    let reference = format!("\n{}\n", docent::projection::reference());
+    if std::env::var("DOCENT_UPDATE").is_ok() {
+        std::fs::write(&path, format!("{head}{mark}{reference}")).unwrap();
+        return;
+    }
+    assert_eq!(written, reference, "renew it with DOCENT_UPDATE=1 cargo test --test it docs_facts");
 }
 
 /// The fenced blocks of a language.
