@@ -55,7 +55,7 @@ pub(super) fn run(
     let shaped = match (projection, &case.reply) {
         (Some(p), _) if p.is_script() => {
             let recorded = Arc::new(Recorded::new(case, folder)?);
-            let calls: Arc<dyn ScriptCalls> = Arc::clone(&recorded) as Arc<dyn ScriptCalls>;
+            let calls: Arc<dyn ScriptCalls> = Arc::<Recorded>::clone(&recorded);
             let shaped = p.run(&case.args, &facts, &calls, budget);
             made.requests = case.requests.as_ref().map(|_| recorded.made());
             shaped
