@@ -4,11 +4,13 @@
 //! generation; a [`ToolSet`] is a bitmap over them.
 
 mod build;
+mod contract;
 mod names;
 mod set;
 mod tool;
 
 pub use build::{Catalog, CatalogBuilder};
+pub use contract::{ContractChange, Hash, ToolContract, changes, surface_hash};
 pub use names::wire_name;
 pub use set::ToolSet;
 pub use tool::{Availability, Deprecation, Tool, ToolAnnotations};
