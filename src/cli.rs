@@ -16,6 +16,7 @@ mod policy;
 mod project;
 mod search;
 mod serve;
+mod surface;
 mod test;
 mod token;
 mod tools;
@@ -51,6 +52,7 @@ enum Command {
     Test(test::Test),
     Tools(tools::Tools),
     Describe(search::Describe),
+    Surface(surface::Surface),
     Search(search::Search),
     Call(call::Call),
     Project(project::Project),
@@ -85,6 +87,7 @@ pub fn run() -> ExitCode {
         Command::Test(command) => command.run(&mut context),
         Command::Tools(command) => command.run(&mut context),
         Command::Describe(command) => command.run(&mut context),
+        Command::Surface(command) => command.run(&mut context),
         Command::Search(command) => command.run(&mut context),
         Command::Call(command) => command.run(&mut context),
         Command::Project(command) => command.run(&mut context),

@@ -15,12 +15,16 @@ mod redact;
 mod script;
 mod server;
 mod state;
+mod surface;
 mod tokens;
 mod view;
 
-pub use api::{CallAnswer, ListError, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
+pub use api::{
+    CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage,
+};
 pub use failure::challenge_error;
 pub use server::Gateway;
+pub use surface::{Manifest, ManifestTool};
 
 #[cfg(test)]
 mod tests;

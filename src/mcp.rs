@@ -11,6 +11,7 @@ mod encode;
 mod entries;
 mod envelope;
 mod error;
+mod extensions;
 mod headers;
 mod http;
 mod listen;

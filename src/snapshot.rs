@@ -13,7 +13,7 @@ mod settings;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
@@ -25,7 +25,7 @@ pub use settings::{AgentSettings, Budgets, ModelHint, ServerSettings};
 pub use watch::{HomeWatch, watch};
 
 use crate::auth::Authenticator;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Hash, ToolContract};
 use crate::cursor::Digest;
 use crate::id::{Generation, ToolNo, UpstreamId};
 use crate::policy::PolicySet;
@@ -55,6 +55,8 @@ pub struct Snapshot {
     lanes: BTreeMap<UpstreamId, Lane>,
     plans: Vec<CallPlan>,
     digests: Vec<Digest>,
+    /// Hashes of the tools' contracts, made when first asked for and taken over while a tool stays the same.
+    contracts: Vec<OnceLock<Hash>>,
     ranked: Digest,
     parts: BTreeMap<UpstreamId, Arc<build::Part>>,
 }
@@ -86,5 +88,11 @@ impl Snapshot {
     /// The digest of a tool's definition as callers are shown it.
     pub fn digest(&self, tool: ToolNo) -> Option<&Digest> {
         self.digests.get(tool.index())
+    }
+
+    /// The hash of what callers' code may rely on of a tool; nothing for a number that is no tool's.
+    pub fn contract_hash(&self, tool: ToolNo) -> Option<Hash> {
+        let definition = self.catalog.get(tool)?;
+        Some(*self.contracts.get(tool.index())?.get_or_init(|| ToolContract::of(definition).hash()))
     }
 }

@@ -21,6 +21,8 @@ pub struct RequestContext {
     pub principal: Arc<Principal>,
     /// The discovery mode of the connection (`?discovery=`, `--discovery`): it beats every other source.
     pub discovery: Option<DiscoveryMode>,
+    /// What client and server agreed on besides the protocol.
+    pub negotiated: Negotiated,
     /// The correlation id: in every log line and error of the request, sent on to upstreams.
     pub correlation_id: Arc<str>,
     /// Fires when the caller gives up or the server drains.
@@ -29,12 +31,30 @@ pub struct RequestContext {
     pub progress: Option<ProgressSink>,
 }
 
+/// Extensions that a client declared and the server has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Negotiated {
+    /// `dev.docent/progressive-tool-discovery`: the list is the entry catalog, results have one canonical half.
+    pub progressive: bool,
+    /// `io.modelcontextprotocol/agents`: every tool that an agent names must be in the list, so the list is
+    /// always complete, and the extension above does not apply.
+    pub agents: bool,
+}
+
+impl Negotiated {
+    /// Whether the list is the entry catalog and results are canonical.
+    pub fn is_progressive(self) -> bool {
+        self.progressive && !self.agents
+    }
+}
+
 impl RequestContext {
     /// A context that nothing cancels, without progress and without a connection mode.
     pub fn new(principal: Arc<Principal>, correlation_id: impl Into<Arc<str>>) -> Self {
         Self {
             principal,
             discovery: None,
+            negotiated: Negotiated::default(),
             correlation_id: correlation_id.into(),
             cancel: CancellationToken::new(),
             progress: None,
@@ -102,7 +122,8 @@ pub enum CallAnswer {
     Challenge(ScopeChallenge),
 }
 
-/// What a caller is shown of the catalog, as one digest: equal digests mean an equal list.
+/// What a caller may rely on, as one digest: equal digests mean an equal surface hash and the same discovery
+/// mode. A description that is reworded moves neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Surface(pub [u8; 32]);
 

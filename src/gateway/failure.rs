@@ -142,7 +142,7 @@ pub(super) fn internal() -> ToolError {
 /// A refusal by policy, for a tool that the caller may know of.
 pub(super) fn denial(tool: &str, reason: &Reason) -> ToolError {
     match reason {
-        Reason::Hidden => not_found(tool),
+        Reason::Hidden => not_found(),
         Reason::Denied(text) => {
             ToolError::new(ErrorCode::Forbidden, format!("`{tool}` is refused: {}", full_stop(text)))
         }
@@ -185,12 +185,12 @@ pub fn challenge_error(challenge: &ScopeChallenge) -> ToolError {
     .details(json!({ "required_scopes": scopes }))
 }
 
-/// The one answer for a tool that does not exist, is hidden or is forbidden, where a result is due.
-pub(super) fn not_found(tool: &str) -> ToolError {
-    // The name comes from the caller: it is repeated shortened, never looked up again.
+/// The one answer for a tool that does not exist, is hidden or is forbidden, where a result is due. Nothing of
+/// the question is in it: three questions, the same bytes.
+pub(super) fn not_found() -> ToolError {
     ToolError::new(
         ErrorCode::NotFound,
-        format!("There is no tool `{}`. Search for tools by what you need.", crate::json::cut(tool, 120)),
+        "There is no such tool for you. Search for tools by what you need; names are as the search gives them.",
     )
     .field("/tool")
 }

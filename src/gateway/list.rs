@@ -31,6 +31,10 @@ impl Gateway {
         if cursor.is_none() {
             bytes = view.shelf.meta.iter().map(ToolEntry::bytes).sum();
             page.tools.clone_from(&view.shelf.meta);
+            if ctx.negotiated.is_progressive() {
+                // The entry catalog is in the order of names, as the extension promises.
+                page.tools.sort_by(|a, b| a.name.cmp(&b.name));
+            }
         }
         if view.mode == DiscoveryMode::Compact {
             return Ok(page);

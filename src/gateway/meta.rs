@@ -5,6 +5,7 @@ mod describe;
 mod entries;
 mod overview;
 mod search;
+mod surface;
 
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub(super) async fn call(
         MetaTool::SearchTools => search::search(gateway, &view, &given),
         MetaTool::DescribeTool => describe::describe(&view, &ctx.principal, &given),
         MetaTool::ListCategories => overview::categories(&view),
+        MetaTool::Surface => surface::surface(gateway, &view, &given),
         MetaTool::Context => overview::context(&view, &ctx.principal),
         MetaTool::RunTool => return run(gateway, ctx, view, given, false).await,
         MetaTool::RunReadonlyTool => return run(gateway, ctx, view, given, true).await,
@@ -68,7 +70,7 @@ async fn run(
         return e.field("/tool").into();
     }
     let wait = args::number(&given, "wait_seconds").map_or(limits::RUN_WAIT, Duration::from_secs);
-    let Some((_, tool)) = view.find(&wanted) else { return failure::not_found(&wanted).into() };
+    let Some((_, tool)) = view.find(&wanted) else { return failure::not_found().into() };
     if only_reading && !tool.annotations.is_read_only() {
         let e = ToolError::new(
             ErrorCode::InvalidArgument,
@@ -84,10 +86,10 @@ async fn run(
         Some(Value::Object(map)) => map,
         _ => Object::new(),
     };
-    let call = ToolCall { tool: wanted.clone(), arguments, wait, request_key: None };
+    let call = ToolCall { tool: wanted, arguments, wait, request_key: None };
     match gateway.call_in(ctx, &view, call, Reentry::default()).await {
         // A result is due here, not a protocol error.
-        CallAnswer::UnknownTool => failure::not_found(&wanted).into(),
+        CallAnswer::UnknownTool => failure::not_found().into(),
         answer => answer,
     }
 }

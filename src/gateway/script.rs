@@ -91,7 +91,11 @@ impl ScriptCalls for Calls {
         match answer {
             CallAnswer::Outcome(ToolOutcome::Completed(result)) => value(result),
             CallAnswer::Outcome(ToolOutcome::Failed(e)) => Err(e),
-            CallAnswer::UnknownTool => Err(failure::not_found(tool)),
+            CallAnswer::UnknownTool => {
+                // Named in the log only: the caller may not know of it.
+                tracing::debug!(tool.name = tool, "a script calls a tool that is not there for its caller");
+                Err(failure::not_found())
+            }
             CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
         }
     }

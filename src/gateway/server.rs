@@ -15,7 +15,7 @@ use crate::schema::{SchemaText, Validators};
 use crate::snapshot::{MetaTool, Publisher, Snapshot};
 
 use super::view::{Shelf, View};
-use super::{CallAnswer, RequestContext, Surface, meta};
+use super::{CallAnswer, RequestContext, meta};
 
 /// All use cases over the current snapshot. Shared by every connection; clones are the same gateway.
 #[derive(Debug, Clone)]
@@ -77,11 +77,6 @@ impl Gateway {
     /// The discovery mode of this request: connection, caller, agent, server; `Auto` already decided.
     pub fn mode(&self, ctx: &RequestContext) -> DiscoveryMode {
         View::of(self, ctx).mode
-    }
-
-    /// The digest of what this caller is shown now.
-    pub fn surface(&self, ctx: &RequestContext) -> Surface {
-        View::of(self, ctx).surface()
     }
 
     /// The input schema of a tool as this caller is shown it; nothing for one that is unknown or hidden.

@@ -1,24 +1,26 @@
 //! What one request sees: one snapshot, the caller's roster, the discovery mode and why.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
 use crate::cache::ClassDigest;
-use crate::catalog::{Catalog, Tool, ToolSet};
+use crate::catalog::{Catalog, Hash, Tool, ToolSet};
 use crate::cursor::{Binding, Digest};
 use crate::id::{ToolNo, UpstreamId};
 use crate::policy::{DiscoveryMode, Roster};
 use crate::snapshot::Snapshot;
 
 use super::meta;
-use super::{Gateway, RequestContext, Surface, ToolEntry};
+use super::{Gateway, RequestContext, ToolEntry};
 
 /// Which setting decided the discovery mode, from the nearest to the caller to the farthest (seed 000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ModeSource {
+    /// An extension that the client negotiated.
+    Extension,
     /// `?discovery=` or `--discovery`.
     Connection,
     /// The caller's entry or token.
@@ -40,8 +42,8 @@ pub(super) struct Shelf {
     pub(super) upstreams: BTreeMap<UpstreamId, usize>,
     /// The meta-tools as they are listed.
     pub(super) meta: Vec<ToolEntry>,
-    full: OnceLock<Surface>,
-    compact: OnceLock<Surface>,
+    /// Surface hashes by the tier of the caller, which is part of them.
+    hashes: Mutex<BTreeMap<Option<Arc<str>>, Hash>>,
 }
 
 impl Shelf {
@@ -58,6 +60,18 @@ impl Shelf {
         let mut shelf = Self { tools: visible.count(), categories, upstreams, ..Self::default() };
         shelf.meta = meta::entries(&snapshot.settings.name, &shelf);
         shelf
+    }
+
+    /// The surface hash of a tier, made on first use.
+    pub(super) fn hash(&self, tier: Option<&Arc<str>>, make: impl FnOnce() -> Hash) -> Hash {
+        let key = tier.cloned();
+        if let Some(hash) = self.hashes.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return *hash;
+        }
+        // Made without the lock: 10,000 tools take a while, and twins come to the same.
+        let hash = make();
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, hash);
+        hash
     }
 }
 
@@ -81,6 +95,8 @@ pub(super) struct View {
     pub(super) asked: (DiscoveryMode, ModeSource),
     pub(super) shelf: Arc<Shelf>,
     pub(super) class: ClassDigest,
+    /// The caller's tier.
+    pub(super) tier: Option<Arc<str>>,
 }
 
 impl View {
@@ -101,7 +117,7 @@ impl View {
             DiscoveryMode::Auto | DiscoveryMode::Compact => DiscoveryMode::Compact,
             DiscoveryMode::Full => DiscoveryMode::Full,
         };
-        Self { snapshot, roster, mode, asked, shelf, class }
+        Self { snapshot, roster, mode, asked, shelf, class, tier: ctx.principal.tier.clone() }
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -121,24 +137,6 @@ impl View {
     pub(super) fn binding<'a>(&self, purpose: &'a str, question: Digest) -> Binding<'a> {
         Binding { purpose, class: self.class, question, state: self.snapshot.state }
     }
-
-    /// The digest of what `tools/list` shows here.
-    pub(super) fn surface(&self) -> Surface {
-        let cell = if self.mode == DiscoveryMode::Full { &self.shelf.full } else { &self.shelf.compact };
-        *cell.get_or_init(|| {
-            let mut hasher = blake3::Hasher::new();
-            for entry in &self.shelf.meta {
-                hasher.update(entry.name.as_bytes());
-                hasher.update(entry.description.as_bytes());
-            }
-            if self.mode == DiscoveryMode::Full {
-                for digest in self.roster.visible.iter().filter_map(|no| self.snapshot.digest(no)) {
-                    hasher.update(digest);
-                }
-            }
-            Surface(*hasher.finalize().as_bytes())
-        })
-    }
 }
 
 /// The class of a caller is the set of tools it sees, nothing else: equal sets share pages and tokens.
@@ -151,6 +149,12 @@ fn class_of(visible: &ToolSet) -> ClassDigest {
 }
 
 fn asked_mode(snapshot: &Snapshot, ctx: &RequestContext) -> (DiscoveryMode, ModeSource) {
+    if ctx.negotiated.agents {
+        return (DiscoveryMode::Full, ModeSource::Extension);
+    }
+    if ctx.negotiated.is_progressive() {
+        return (DiscoveryMode::Compact, ModeSource::Extension);
+    }
     let agent = || {
         let agent = snapshot.settings.agents.get(ctx.principal.agent.as_ref()?)?;
         Some((agent.discovery?, ModeSource::Agent))

@@ -8,6 +8,9 @@ use serde_json::value::RawValue;
 
 use super::envelope::Params;
 use super::error::RpcError;
+use super::extensions;
+use super::revision::Revision;
+use crate::gateway::Negotiated;
 use crate::limits::{CLIENT_FACT_BYTES_MAX, RPC_ID_BYTES_MAX};
 use crate::policy::{ClientFacts, Principal};
 
@@ -69,6 +72,11 @@ impl Declared {
     pub(super) fn facts(&self) -> ClientFacts {
         facts(self.info.as_ref())
     }
+
+    /// The extensions of this request.
+    pub(super) fn negotiated(&self) -> Negotiated {
+        extensions::negotiated(self.capabilities.as_ref())
+    }
 }
 
 /// The parameters of `initialize`.
@@ -79,9 +87,19 @@ pub(super) struct Initialize {
     pub version: Option<String>,
     #[serde(rename = "clientInfo")]
     info: Option<Value>,
+    capabilities: Option<Value>,
 }
 
 impl Initialize {
+    /// The extensions of the session. 2025-03-26 has no structured results, so nothing is negotiated there.
+    pub(super) fn negotiated(&self, revision: Revision) -> Negotiated {
+        if revision.is_structured() {
+            extensions::negotiated(self.capabilities.as_ref())
+        } else {
+            Negotiated::default()
+        }
+    }
+
     /// The client's name and version.
     pub(super) fn facts(&self) -> ClientFacts {
         facts(self.info.as_ref())

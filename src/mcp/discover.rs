@@ -6,12 +6,17 @@ use serde_json::{Value, json};
 use super::core::{Exchange, Mcp};
 use super::encode::ResultWriter;
 use super::envelope::RequestId;
+use super::extensions;
 use super::revision::Revision;
 use crate::limits::LIST_TTL;
 
-/// The capabilities that have methods behind them.
-fn capabilities() -> Value {
-    json!({ "tools": { "listChanged": true } })
+/// The capabilities that have methods behind them, and the extensions where results can carry them.
+fn capabilities(server: &str, revision: Revision) -> Value {
+    if revision.is_structured() {
+        json!({ "tools": { "listChanged": true }, "extensions": extensions::offered(server) })
+    } else {
+        json!({ "tools": { "listChanged": true } })
+    }
 }
 
 /// `ttlMs` and `cacheScope` of a list: it is made for one caller, so no shared cache may keep it.
@@ -44,7 +49,7 @@ impl Mcp {
     }
 
     fn put_self(&self, writer: &mut ResultWriter, exchange: &Exchange) {
-        writer.put("capabilities", &capabilities());
+        writer.put("capabilities", &capabilities(&self.service.name(), exchange.revision));
         let instructions = self.service.instructions(&exchange.ctx);
         if !instructions.is_empty() {
             writer.put("instructions", &instructions);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::envelope::RequestId;
 use super::error::RpcError;
+use super::extensions::{Canonical, canonical};
 use super::revision::Revision;
 use crate::call::{ToolError, ToolOutcome, ToolResult};
 use crate::json::{self, JsonText};
@@ -116,10 +117,19 @@ pub(super) fn notification(method: &str, params: &Value) -> Bytes {
     Bytes::from(json::to_bytes(&json!({ "jsonrpc": "2.0", "method": method, "params": params })))
 }
 
+/// How a client takes results.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// The revision that it speaks.
+    pub(super) revision: Revision,
+    /// Whether it negotiated results with one canonical half: data in `structuredContent`, a pointer as text.
+    pub(super) is_canonical: bool,
+}
+
 /// The result of a call. `tool` is the name as the caller wrote it, for the envelope of a failure.
 pub(super) fn tool_outcome(
     writer: &mut ResultWriter,
-    revision: Revision,
+    Form { revision, is_canonical }: Form,
     tool: &str,
     correlation_id: &str,
     outcome: ToolOutcome,
@@ -128,10 +138,12 @@ pub(super) fn tool_outcome(
         ToolOutcome::Completed(result) => result,
         ToolOutcome::Failed(error) => failure(tool, correlation_id, &error),
     };
+    let Canonical { result, pointer } =
+        if is_canonical { canonical(result) } else { Canonical::none(result) };
     let content = writer.member("content");
     content.push(b'[');
     let mut first = true;
-    let text = result.structured.as_ref().map(JsonText::as_str).or(result.text.as_deref());
+    let text = pointer.or(result.structured.as_ref().map(JsonText::as_str)).or(result.text.as_deref());
     if let Some(text) = text {
         content.extend_from_slice(br#"{"type":"text","text":"#);
         write_json(content, text);
@@ -157,9 +169,9 @@ pub(super) fn tool_outcome(
 /// The `CallToolResult` of an outcome in the newest session revision, for callers that are on no wire (the
 /// command line).
 pub fn call_tool_result(tool: &str, correlation_id: &str, outcome: ToolOutcome) -> Value {
-    let revision = Revision::NEWEST_SESSION;
+    let form = Form { revision: Revision::NEWEST_SESSION, is_canonical: false };
     let mut writer = ResultWriter { buffer: b"{".to_vec(), empty: true };
-    if let Some(meta) = tool_outcome(&mut writer, revision, tool, correlation_id, outcome) {
+    if let Some(meta) = tool_outcome(&mut writer, form, tool, correlation_id, outcome) {
         writer.put("_meta", &meta);
     }
     writer.buffer.push(b'}');
@@ -209,7 +221,8 @@ mod tests {
 
     fn shape(revision: Revision, outcome: ToolOutcome) -> Value {
         let mut writer = ResultWriter::new(&id("\"a\""), 100);
-        let meta = tool_outcome(&mut writer, revision, "git_log", "c-1", outcome);
+        let form = Form { revision, is_canonical: false };
+        let meta = tool_outcome(&mut writer, form, "git_log", "c-1", outcome);
         let bytes = writer.finish(revision, meta, &json!({"name": "docent", "version": "1"}));
         json::parse(&bytes, 10_000).unwrap()
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::revision::Revision;
 use crate::clock::Clock;
-use crate::gateway::Surface;
+use crate::gateway::{Negotiated, Surface};
 use crate::limits::{SESSION_IDLE, SESSIONS_MAX, SESSIONS_PER_CALLER_MAX};
 use crate::policy::ClientFacts;
 
@@ -37,6 +37,8 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     /// What the client said of itself.
     pub(super) client: ClientFacts,
+    /// What `initialize` settled on besides the revision.
+    pub(super) negotiated: Negotiated,
     /// Fires when the session ends.
     pub(super) ended: CancellationToken,
     /// Requests under way, by the JSON of their ids.
@@ -201,7 +203,7 @@ impl Sessions {
         &self,
         subject: &Arc<str>,
         revision: Revision,
-        client: ClientFacts,
+        (client, negotiated): (ClientFacts, Negotiated),
         surface: Surface,
     ) -> Option<Arc<Session>> {
         let mut random = [0u8; ID_BYTES];
@@ -223,6 +225,7 @@ impl Sessions {
             id: id.clone(),
             revision,
             client,
+            negotiated,
             ended: CancellationToken::new(),
             running: Running::default(),
             told: Mutex::new(Told { surface, seen: true }),
@@ -275,7 +278,7 @@ mod tests {
 
     fn open(sessions: &Sessions, subject: &str) -> Arc<Session> {
         sessions
-            .open(&Arc::from(subject), Revision::V2025_11_25, ClientFacts::default(), Surface([0; 32]))
+            .open(&Arc::from(subject), Revision::V2025_11_25, Default::default(), Surface([0; 32]))
             .unwrap()
     }
 

@@ -23,7 +23,7 @@ use super::methods::Method;
 use super::progress;
 use super::revision::Revision;
 use super::session::Running;
-use crate::gateway::RequestContext;
+use crate::gateway::{Negotiated, RequestContext};
 use crate::limits::STDIO_CALLS_MAX;
 use crate::policy::{ClientFacts, DiscoveryMode, Principal};
 
@@ -35,13 +35,21 @@ pub struct StdioPeer {
     discovery: Option<DiscoveryMode>,
     out: mpsc::Sender<Bytes>,
     /// What `initialize` settled on; requests without the stateless wire's `_meta` go by it.
-    session: Mutex<Option<(Revision, ClientFacts)>>,
+    session: Mutex<Option<Settled>>,
     running: Running,
     /// Calls among them.
     calls: AtomicUsize,
     call_ended: Notify,
     /// Fires when the pipe ends: with it end all calls.
     closed: CancellationToken,
+}
+
+/// What an `initialize` settled on.
+#[derive(Debug, Clone)]
+struct Settled {
+    revision: Revision,
+    client: ClientFacts,
+    negotiated: Negotiated,
 }
 
 impl StdioPeer {
@@ -90,7 +98,7 @@ impl StdioPeer {
         }
         match decode(line, line.len()) {
             Err(Fault { id, error }) => self.send(error_response(id.as_ref(), &error)).await,
-            Ok(Incoming::Batch(items)) if self.settled().is_some_and(|(r, _)| r.takes_batches()) => {
+            Ok(Incoming::Batch(items)) if self.settled().is_some_and(|s| s.revision.takes_batches()) => {
                 self.calls.fetch_add(1, Ordering::AcqRel);
                 tokio::spawn(Arc::clone(self).batch(items));
             }
@@ -112,14 +120,16 @@ impl StdioPeer {
         self.out.send(message).await.ok();
     }
 
-    fn settled(&self) -> Option<(Revision, ClientFacts)> {
+    fn settled(&self) -> Option<Settled> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn exchange(&self, revision: Revision, client: ClientFacts) -> Exchange {
+    fn exchange(&self, settled: Settled) -> Exchange {
+        let Settled { revision, client, negotiated } = settled;
         let principal = with_client(Arc::clone(&self.principal), client);
         let mut ctx = RequestContext::new(principal, self.mcp.correlation_id());
         ctx.discovery = self.discovery;
+        ctx.negotiated = negotiated;
         ctx.cancel = self.closed.child_token();
         Exchange { revision, ctx }
     }
@@ -131,10 +141,11 @@ impl StdioPeer {
             let revision = Revision::parse(version)
                 .filter(|r| r.is_stateless())
                 .ok_or_else(|| RpcError::unsupported_version(version))?;
-            return Ok(self.exchange(revision, declared.facts()));
+            let (client, negotiated) = (declared.facts(), declared.negotiated());
+            return Ok(self.exchange(Settled { revision, client, negotiated }));
         }
         match self.settled() {
-            Some((revision, client)) => Ok(self.exchange(revision, client)),
+            Some(settled) => Ok(self.exchange(settled)),
             None => Err(RpcError::invalid_request(
                 "send `initialize` first, or `params._meta` with `io.modelcontextprotocol/protocolVersion`",
             )),
@@ -216,11 +227,12 @@ impl StdioPeer {
             Err(error) => return self.send(error_response(Some(id), &error)).await,
         };
         let revision = Revision::negotiate(hello.version.as_deref().unwrap_or_default());
-        let exchange = self.exchange(revision, hello.facts());
+        let settled = Settled { revision, client: hello.facts(), negotiated: hello.negotiated(revision) };
+        let exchange = self.exchange(settled.clone());
         let body = self.mcp.initialized(&exchange, id);
         let before = {
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-            session.replace((revision, hello.facts()))
+            session.replace(settled)
         };
         self.send(body).await;
         if before.is_none() {

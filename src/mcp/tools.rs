@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::core::{Answer, Exchange, Mcp};
 use super::counters::Outcome;
 use super::discover::put_caching;
-use super::encode::{ResultWriter, tool_outcome};
+use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId, read_object};
 use super::error::{INTERNAL_ERROR, RpcError};
 use crate::call::{ToolCall, ToolOutcome};
@@ -115,13 +115,11 @@ impl Mcp {
                     _ => Outcome::Failed,
                 });
                 let mut writer = ResultWriter::new(&id, outcome_bytes(&outcome));
-                let meta = tool_outcome(
-                    &mut writer,
-                    exchange.revision,
-                    &tool,
-                    &exchange.ctx.correlation_id,
-                    outcome,
-                );
+                let form = Form {
+                    revision: exchange.revision,
+                    is_canonical: exchange.ctx.negotiated.is_progressive(),
+                };
+                let meta = tool_outcome(&mut writer, form, &tool, &exchange.ctx.correlation_id, outcome);
                 Answer::Done(writer.finish(exchange.revision, meta, &self.server_info()))
             }
         }

@@ -4,11 +4,11 @@
 //! index. A reload of one policy costs one policy.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use crate::catalog::{Catalog, CatalogBuilder, Tool};
+use crate::catalog::{Catalog, CatalogBuilder, Hash, Tool};
 use crate::cursor::Digest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::id::{Generation, ToolId, UpstreamId};
@@ -64,6 +64,7 @@ pub fn build(
         return None;
     }
     let digests: Vec<Digest> = catalog.tools().iter().map(digest::of_tool).collect();
+    let contracts = contracts(&catalog, &digests, previous);
     let ranked = digest::of_ranked(&catalog, &digests, &Texts::of(&[&home.ranking, &home.synonyms]));
     let index = previous
         .filter(|p| p.ranked == ranked)
@@ -80,9 +81,21 @@ pub fn build(
         upstreams,
         plans,
         digests,
+        contracts,
         ranked,
         parts,
     })
+}
+
+/// The contracts' hashes as far as they are known from the snapshot before.
+fn contracts(catalog: &Catalog, digests: &[Digest], previous: Option<&Snapshot>) -> Vec<OnceLock<Hash>> {
+    let known = |tool: &Tool, digest: &Digest| {
+        let previous = previous?;
+        let (no, before) = previous.catalog.lookup(tool.id.as_str())?;
+        let same = before.tier == tool.tier && previous.digest(no) == Some(digest);
+        same.then(|| previous.contracts.get(no.index()).cloned()).flatten()
+    };
+    catalog.tools().iter().zip(digests).map(|(tool, digest)| known(tool, digest).unwrap_or_default()).collect()
 }
 
 fn parts(

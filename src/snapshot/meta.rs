@@ -15,21 +15,24 @@ pub enum MetaTool {
     RunReadonlyTool,
     /// Categories and their sizes.
     ListCategories,
+    /// What the caller's code may rely on, with its hash.
+    Surface,
     /// Who the caller is here and what is up.
     Context,
 }
 
 /// Suffixes that later tools of the contract take: kept free from the start, so that no tool is renamed then.
-const LATER: [&str; 6] = ["job_status", "job_cancel", "read_result", "upload_file", "list_files", "surface"];
+const LATER: [&str; 5] = ["job_status", "job_cancel", "read_result", "upload_file", "list_files"];
 
 impl MetaTool {
     /// All of them, in the order of listing.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SearchTools,
         Self::DescribeTool,
         Self::RunTool,
         Self::RunReadonlyTool,
         Self::ListCategories,
+        Self::Surface,
         Self::Context,
     ];
 
@@ -41,6 +44,7 @@ impl MetaTool {
             Self::RunTool => "run_tool",
             Self::RunReadonlyTool => "run_readonly_tool",
             Self::ListCategories => "list_categories",
+            Self::Surface => "surface",
             Self::Context => "context",
         }
     }
@@ -76,6 +80,6 @@ mod tests {
             assert!(MetaTool::reserved("my_docent").contains(&name.to_string()));
             assert!(name.len() <= WIRE_NAME_BYTES_MAX);
         }
-        assert_eq!(MetaTool::of("docent", "docent_surface"), None, "not built yet, so not answered");
+        assert_eq!(MetaTool::of("docent", "docent_job_status"), None, "not built yet, so not answered");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::call::{Omission, ToolError};
-use crate::catalog::{Deprecation, Tool, ToolAnnotations};
+use crate::catalog::{Deprecation, Hash, Tool, ToolAnnotations};
 use crate::id::{Scope, ToolId, ToolNo, UpstreamId};
 use crate::json::{self, JsonText, Object};
 use crate::policy::{Decision, Principal, Reason, Standing};
@@ -41,7 +41,8 @@ struct Entry<'a> {
     dependencies: Vec<&'a ToolId>,
     permissions: Permissions<'a>,
     availability: String,
-    hash: String,
+    /// Of the tool's contract, as in the surface.
+    hash: Option<Hash>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     omitted: Vec<Omission>,
 }
@@ -60,6 +61,9 @@ struct Permissions<'a> {
     /// Whether the arguments decide: some calls of it are refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     depends_on_arguments: bool,
+    /// What stands in the way: `scopes`, `confirmation`, `tier` or `policy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why_not: Option<String>,
     required_scopes: Vec<Scope>,
@@ -73,7 +77,7 @@ struct Permissions<'a> {
 /// Describes a tool. Unknown, hidden and forbidden tools have one answer.
 pub(super) fn describe(view: &View, who: &Principal, arguments: &Object) -> Result<JsonText, ToolError> {
     let asked = args::text(arguments, "tool").unwrap_or_default();
-    let Some((no, tool)) = view.find(asked) else { return Err(failure::not_found(asked)) };
+    let Some((no, tool)) = view.find(asked) else { return Err(failure::not_found()) };
     let mut entry = entry(view, who, no, tool);
     let max = view.snapshot.settings.budgets.result_bytes;
     if json::encoded_len(&entry) > max && entry.output_schema.take().is_some() {
@@ -113,11 +117,7 @@ fn entry<'a>(view: &'a View, who: &Principal, no: ToolNo, tool: &'a Tool) -> Ent
         dependencies: dependencies(view, no, tool),
         permissions: permissions(view, who, no, tool),
         availability: search::availability(view, tool),
-        hash: view
-            .snapshot
-            .digest(no)
-            .map(|d| blake3::Hash::from(*d).to_hex().to_string())
-            .unwrap_or_default(),
+        hash: view.snapshot.contract_hash(no),
         omitted: Vec::new(),
     }
 }
@@ -127,6 +127,7 @@ fn permissions<'a>(view: &View, who: &Principal, no: ToolNo, tool: &'a Tool) -> 
     let mut out = Permissions {
         callable: false,
         depends_on_arguments: view.roster.standing(no) == Some(Standing::Conditional),
+        reason: None,
         why_not: None,
         required_scopes: tool.scopes.to_vec(),
         tier: tool.tier.as_deref(),
@@ -138,16 +139,19 @@ fn permissions<'a>(view: &View, who: &Principal, no: ToolNo, tool: &'a Tool) -> 
         // Without arguments there is no answer yet, only the promise that some calls are permitted.
         Decision::Deny { .. } if out.depends_on_arguments => out.callable = true,
         Decision::Challenge(challenge) => {
+            out.reason = Some("scopes");
             out.why_not = Some(failure::challenge_error(&challenge).message);
             out.required_scopes = challenge.scopes;
             out.grantable = true;
         }
         Decision::Confirm(asked) => {
+            out.reason = Some("confirmation");
             out.why_not = Some(failure::confirmation(&tool.wire_name, &asked).message);
             (out.confirmation, out.grantable) = (true, true);
         }
         Decision::Deny { reason, .. } => {
             out.grantable = matches!(reason, Reason::Tier { .. });
+            out.reason = Some(if out.grantable { "tier" } else { "policy" });
             out.why_not = Some(failure::denial(&tool.wire_name, &reason).message);
         }
     }

@@ -79,6 +79,11 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         MetaTool::ListCategories => {
             "The categories of the tools you may use, with the number of tools in each.".to_owned()
         }
+        MetaTool::Surface => format!(
+            "What your code may rely on, as data: every tool you may use with its tier and hints, and one hash \
+             over all of their contracts. Words never move the hash, arguments do: compare it at the start \
+             instead of the list. `{server}_describe_tool` has the hash of one tool."
+        ),
         MetaTool::Context => {
             "Who you are here: caller, agent, tier, scopes, discovery mode and why, how many tools you may \
              use, and which of their upstreams are down or incomplete."
@@ -129,6 +134,10 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::SearchTools => search_schema(),
         MetaTool::DescribeTool => object(&json!({"tool": name("Id or name of the tool.")}), &["tool"]),
         MetaTool::RunTool | MetaTool::RunReadonlyTool => run_schema(),
+        MetaTool::Surface => object(
+            &json!({"cursor": name("`next_cursor` of the answer before.")}),
+            &[],
+        ),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }
 }

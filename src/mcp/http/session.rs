@@ -33,9 +33,15 @@ impl Mcp {
         };
         let revision = Revision::negotiate(hello.version.as_deref().unwrap_or_default());
         let principal = with_client(Arc::clone(request.principal), hello.facts());
-        let exchange = self.exchange(revision, principal, &request);
+        let mut exchange = self.exchange(revision, principal, &request);
+        exchange.ctx.negotiated = hello.negotiated(revision);
         let surface = self.service.surface(&exchange.ctx);
-        let opened = self.sessions.open(&request.principal.subject, revision, hello.facts(), surface);
+        let opened = self.sessions.open(
+            &request.principal.subject,
+            revision,
+            (hello.facts(), exchange.ctx.negotiated),
+            surface,
+        );
         let Some(session) = opened else {
             let error =
                 RpcError::invalid_request("the server holds as many sessions as it can: try again later");
@@ -98,10 +104,12 @@ impl Mcp {
         }
     }
 
-    /// The context of a request within a session: this request's principal, the session's client.
+    /// The context of a request within a session: this request's principal, the session's client and extensions.
     fn session_exchange(&self, request: &HttpRequest<'_>, session: &Session) -> Exchange {
         let principal = with_client(Arc::clone(request.principal), session.client.clone());
-        self.exchange(session.revision, principal, request)
+        let mut exchange = self.exchange(session.revision, principal, request);
+        exchange.ctx.negotiated = session.negotiated;
+        exchange
     }
 
     /// A notification within a session.

@@ -28,7 +28,8 @@ impl Mcp {
             Err(error) => return fail(&error),
         };
         let principal = with_client(Arc::clone(request.principal), declared.facts());
-        let exchange = self.exchange(revision, principal, &request);
+        let mut exchange = self.exchange(revision, principal, &request);
+        exchange.ctx.negotiated = declared.negotiated();
         // Whatever ends this future or its stream early, the client is gone, and that is a cancellation
         // (MCP 2026-07-28, streamable HTTP, cancellation).
         let guard = exchange.ctx.cancel.clone().drop_guard();
