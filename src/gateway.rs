@@ -19,9 +19,7 @@ mod surface;
 mod tokens;
 mod view;
 
-pub use api::{
-    CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage,
-};
+pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
 pub use failure::challenge_error;
 pub use server::Gateway;
 pub use surface::{Manifest, ManifestTool};

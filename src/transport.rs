@@ -4,6 +4,7 @@
 //! `mcp`. Nothing here knows tools.
 
 mod access;
+mod api;
 mod body;
 mod http;
 mod listener;

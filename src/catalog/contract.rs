@@ -178,7 +178,8 @@ impl Found {
             self.tell(new.tier.is_some(), id, "tier", what);
         }
         if old.deprecated != new.deprecated {
-            let what = if new.deprecated.is_some() { "it is deprecated" } else { "it is no longer deprecated" };
+            let what =
+                if new.deprecated.is_some() { "it is deprecated" } else { "it is no longer deprecated" };
             self.tell(false, id, "deprecated", what.to_owned());
         }
         self.schema(id, Use::Input, &old.input_schema, &new.input_schema);
@@ -217,7 +218,9 @@ mod tests {
     /// The hash is part of the contract with callers: this number moves only with `manifestVersion`.
     #[test]
     fn the_hash_is_this_one() {
-        let row = ToolContract::of(&tool(&json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}})));
+        let row = ToolContract::of(&tool(
+            &json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}}),
+        ));
         let canonical = String::from_utf8(json::canonical(&json!(row))).unwrap();
         assert_eq!(
             canonical,
@@ -235,7 +238,9 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "description": "n"}}});
         let hash = |tool: &Tool| ToolContract::of(tool).hash();
         let before = tool(&schema);
-        let mut reworded = tool(&json!({"properties": {"n": {"description": "N!", "maximum": 9, "type": "integer"}}, "type": "object", "title": "t"}));
+        let mut reworded = tool(
+            &json!({"properties": {"n": {"description": "N!", "maximum": 9, "type": "integer"}}, "type": "object", "title": "t"}),
+        );
         reworded.description = "Quite other words.".into();
         reworded.title = Some("B".into());
         reworded.annotations.title = Some("B".into());

@@ -40,7 +40,7 @@ impl Check {
             Ok(app) => {
                 let mut found = app.diagnostics().clone();
                 let snapshot = app.gateway().snapshot();
-                budgets::check(&snapshot, &mut found);
+                budgets::check(app.gateway(), &mut found);
                 idle_rules(&snapshot, &mut found);
                 lint_tools(&snapshot, &mut found);
                 summary = Some(summarise(&snapshot));

@@ -61,7 +61,8 @@ impl Surface {
         let older = self.diff.as_ref().map(read).transpose()?;
         let opened = open::open(context, Reach::Known)?;
         let request = opened.request(opened.caller(self.caller.as_deref())?);
-        let (manifest, contracts) = (opened.gateway().manifest(&request), opened.gateway().contracts(&request));
+        let (manifest, contracts) =
+            (opened.gateway().manifest(&request), opened.gateway().contracts(&request));
         let Some(older) = older else {
             if self.json {
                 return context.out.json(&Full { manifest, contracts });
@@ -80,7 +81,9 @@ impl Surface {
         let found = compare(&older, contracts);
         let breaking = found.iter().any(|c| c.breaking);
         if self.json {
-            context.out.json(&json!({ "breaking": breaking, "changes": found, "before": older.hash, "after": now }))?;
+            context.out.json(
+                &json!({ "breaking": breaking, "changes": found, "before": older.hash, "after": now }),
+            )?;
         } else {
             tell(context, &found, older.hash == now, older.contracts.is_some())?;
         }
@@ -95,7 +98,8 @@ fn tell(context: &mut Context, found: &[ContractChange], same: bool, whole: bool
     }
     let breaking = found.iter().filter(|c| c.breaking).count();
     if !same && !whole {
-        let note = "FILE holds no contracts, so schemas were not compared: make it with `docent surface --json`";
+        let note =
+            "FILE holds no contracts, so schemas were not compared: make it with `docent surface --json`";
         super::failure::say(format_args!("note: {note}"));
     }
     match (same, found.len()) {
@@ -140,7 +144,8 @@ fn compare(older: &Older, mut now: Vec<ToolContract>) -> Vec<ContractChange> {
 
 fn read(path: &PathBuf) -> Result<Older, Failure> {
     let failed = |why: String| Failure::Usage(format!("{} {why}", path.display()));
-    let bytes = json::read_capped(path, CATALOG_BYTES_MAX).map_err(|e| failed(format!("cannot be read: {e}")))?;
+    let bytes =
+        json::read_capped(path, CATALOG_BYTES_MAX).map_err(|e| failed(format!("cannot be read: {e}")))?;
     let older: Older = json::parse_as(&bytes, CATALOG_BYTES_MAX)
         .map_err(|e| failed(format!("is no output of `docent surface --json`: {e}")))?;
     if older.version != 1 {

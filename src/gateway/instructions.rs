@@ -15,13 +15,18 @@ const BREAK: &str = "\n\n";
 const CUT: &str = "…";
 
 impl Gateway {
+    /// The bytes that the instructions for this caller would take if nothing were cut.
+    pub fn instructions_bytes(&self, ctx: &RequestContext) -> usize {
+        let view = View::of(self, ctx);
+        let own = view.snapshot.settings.instructions.as_deref().unwrap_or_default().trim().len();
+        own + if own > 0 { BREAK.len() } else { 0 } + fixed(&view).len()
+    }
+
     /// The instructions for this caller, at most `budgets.instructions_bytes`.
     pub fn instructions(&self, ctx: &RequestContext) -> String {
         let view = View::of(self, ctx);
-        let server = view.server();
-        let paragraphs = [way(server, view.mode, view.shelf.tools), rights(server), results()];
         let max = view.snapshot.settings.budgets.instructions_bytes;
-        let fixed = paragraphs.join(BREAK);
+        let fixed = fixed(&view);
         let own = view.snapshot.settings.instructions.as_deref().unwrap_or_default().trim();
         let room = max.saturating_sub(fixed.len() + BREAK.len());
         let own = if own.len() > room {
@@ -35,6 +40,12 @@ impl Gateway {
         let whole = if own.is_empty() { fixed } else { format!("{own}{BREAK}{fixed}") };
         cut(&whole, max).to_owned()
     }
+}
+
+/// docent's own paragraphs. The one on authorization stands first, so that no cut can make it the last.
+fn fixed(view: &View) -> String {
+    let server = view.server();
+    [rights(server), way(server, view.mode, view.shelf.tools), results()].join(BREAK)
 }
 
 /// How to find and run tools, true in the caller's mode.

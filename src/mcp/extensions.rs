@@ -38,7 +38,8 @@ pub(super) fn offered(server: &str) -> Value {
 /// The extensions in a client's capabilities. One of another version than is offered is not negotiated.
 pub(super) fn negotiated(capabilities: Option<&Value>) -> Negotiated {
     let declared = |id| capabilities?.get("extensions")?.get(id)?.as_object();
-    let same_version = |settings: &json::Object| settings.get("version").is_none_or(|v| v.as_u64() == Some(VERSION));
+    let same_version =
+        |settings: &json::Object| settings.get("version").is_none_or(|v| v.as_u64() == Some(VERSION));
     Negotiated {
         progressive: declared(PROGRESSIVE).is_some_and(same_version),
         agents: declared(AGENTS).is_some(),
@@ -79,7 +80,8 @@ pub(super) fn canonical(mut result: ToolResult) -> Canonical {
 
 /// A failure's members beside `"result":null`. What is no object is the `message`.
 fn failed(value: &str) -> String {
-    let members: Option<BTreeMap<Cow<'_, str>, &RawValue>> = json::parse_as(value.as_bytes(), value.len()).ok();
+    let members: Option<BTreeMap<Cow<'_, str>, &RawValue>> =
+        json::parse_as(value.as_bytes(), value.len()).ok();
     let Some(mut members) = members else {
         return format!("{{\"result\":null,\"ok\":false,\"message\":{value}}}");
     };
@@ -106,7 +108,8 @@ mod tests {
 
     #[test]
     fn only_what_is_declared_in_this_version_is_negotiated() {
-        let declared = |extensions: Value| negotiated(Some(&json!({ "extensions": extensions }))).is_progressive();
+        let declared =
+            |extensions: Value| negotiated(Some(&json!({ "extensions": extensions }))).is_progressive();
         assert!(declared(json!({PROGRESSIVE: {}})) && declared(json!({PROGRESSIVE: {"version": 1}})));
         for other in [
             json!({}),

@@ -106,7 +106,9 @@ impl Walk {
             match after.get(name) {
                 Some(now) => self.schema(place, schema, now),
                 // What sent it is now refused; what read it no longer finds it.
-                None if self.used == Use::Output || new.get("additionalProperties") == Some(&Value::Bool(false)) => {
+                None if self.used == Use::Output
+                    || new.get("additionalProperties") == Some(&Value::Bool(false)) =>
+                {
                     self.tell(&place, Effect::Other, format!("`{name}` was removed"));
                 }
                 None => self.tell(&place, Effect::None, format!("`{name}` is no longer described")),
@@ -115,9 +117,14 @@ impl Walk {
         for name in after.keys().filter(|n| !before.contains_key(*n)) {
             let word = if must_after.contains(name) { "required" } else { "optional" };
             // A new member of a result breaks only readers that were told there is no other.
-            let closed = self.used == Use::Output && old.get("additionalProperties") == Some(&Value::Bool(false));
+            let closed =
+                self.used == Use::Output && old.get("additionalProperties") == Some(&Value::Bool(false));
             let effect = if closed { Effect::Wider } else { Effect::None };
-            self.tell(&format!("{at}/properties/{}", escaped(name)), effect, format!("`{name}` was added, {word}"));
+            self.tell(
+                &format!("{at}/properties/{}", escaped(name)),
+                effect,
+                format!("`{name}` was added, {word}"),
+            );
         }
         for name in must_after.iter().filter(|n| !must_before.contains(n)) {
             self.tell(&format!("{at}/required"), Effect::Narrower, format!("`{name}` is now required"));
@@ -293,10 +300,30 @@ mod tests {
         let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
         let string = json!({"type": "string"});
         vec![
-            (object(json!({"a": string}), json!([])), object(json!({"a": string, "b": string}), json!(["b"])), true, true),
-            (object(json!({"a": string}), json!([])), object(json!({"a": string}), json!(["a"])), true, false),
-            (object(json!({"a": string}), json!(["a"])), object(json!({"a": string}), json!([])), false, true),
-            (object(json!({"a": string}), json!([])), object(json!({"a": string, "b": string}), json!([])), false, true),
+            (
+                object(json!({"a": string}), json!([])),
+                object(json!({"a": string, "b": string}), json!(["b"])),
+                true,
+                true,
+            ),
+            (
+                object(json!({"a": string}), json!([])),
+                object(json!({"a": string}), json!(["a"])),
+                true,
+                false,
+            ),
+            (
+                object(json!({"a": string}), json!(["a"])),
+                object(json!({"a": string}), json!([])),
+                false,
+                true,
+            ),
+            (
+                object(json!({"a": string}), json!([])),
+                object(json!({"a": string, "b": string}), json!([])),
+                false,
+                true,
+            ),
             (object(json!({"a": string}), json!([])), object(json!({}), json!([])), true, true),
             (json!({"type": ["string", "null"]}), string.clone(), true, false),
             (json!({"type": "integer"}), json!({"type": "number"}), false, true),
@@ -309,12 +336,32 @@ mod tests {
             (json!({"minimum": 1}), json!({"minimum": 2}), true, false),
             (json!({"minimum": 2}), json!({"minimum": 1}), false, true),
             (json!({"pattern": "a"}), json!({"pattern": "b"}), true, true),
-            (json!({"type": "object"}), json!({"type": "object", "additionalProperties": false}), true, false),
+            (
+                json!({"type": "object"}),
+                json!({"type": "object", "additionalProperties": false}),
+                true,
+                false,
+            ),
             (json!({"additionalProperties": false}), json!({}), false, true),
             (json!({"items": {"type": "string"}}), json!({"items": {"type": "integer"}}), true, true),
-            (json!({"anyOf": [{"type": "string"}]}), json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), false, true),
-            (json!({"oneOf": [{"type": "string"}]}), json!({"oneOf": [{"type": "string"}, {"type": "null"}]}), true, true),
-            (json!({"allOf": [{"type": "string"}]}), json!({"allOf": [{"type": "string"}, {"minLength": 1}]}), true, false),
+            (
+                json!({"anyOf": [{"type": "string"}]}),
+                json!({"anyOf": [{"type": "string"}, {"type": "null"}]}),
+                false,
+                true,
+            ),
+            (
+                json!({"oneOf": [{"type": "string"}]}),
+                json!({"oneOf": [{"type": "string"}, {"type": "null"}]}),
+                true,
+                true,
+            ),
+            (
+                json!({"allOf": [{"type": "string"}]}),
+                json!({"allOf": [{"type": "string"}, {"minLength": 1}]}),
+                true,
+                false,
+            ),
             (json!({"default": 1}), json!({"default": 2}), false, false),
             (json!({"x-foreign": 1}), json!({"x-foreign": 2}), true, true),
             (json!({"$defs": {"a": {"maximum": 9}}}), json!({"$defs": {"a": {"maximum": 8}}}), true, false),

@@ -135,12 +135,16 @@ mod tests {
     #[test]
     fn every_place_of_a_schema_is_reached_and_unknown_keywords_stay() {
         for keyword in SCHEMAS {
-            assert_eq!(compat(&json!({keyword: {"title": "t", "type": "null"}})), json!({keyword: {"type": "null"}}));
+            assert_eq!(
+                compat(&json!({keyword: {"title": "t", "type": "null"}})),
+                json!({keyword: {"type": "null"}})
+            );
         }
         for keyword in LISTS {
             assert_eq!(compat(&json!({keyword: [{"title": "t"}, true]})), json!({keyword: [{}, true]}));
         }
-        let foreign = json!({"x-shape": {"description": "kept", "required": ["b", "a"]}, "enum": [{"title": 1}]});
+        let foreign =
+            json!({"x-shape": {"description": "kept", "required": ["b", "a"]}, "enum": [{"title": 1}]});
         assert_eq!(compat(&foreign), foreign);
         assert_eq!(compat(&json!(false)), json!(false));
     }

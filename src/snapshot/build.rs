@@ -95,7 +95,12 @@ fn contracts(catalog: &Catalog, digests: &[Digest], previous: Option<&Snapshot>)
         let same = before.tier == tool.tier && previous.digest(no) == Some(digest);
         same.then(|| previous.contracts.get(no.index()).cloned()).flatten()
     };
-    catalog.tools().iter().zip(digests).map(|(tool, digest)| known(tool, digest).unwrap_or_default()).collect()
+    catalog
+        .tools()
+        .iter()
+        .zip(digests)
+        .map(|(tool, digest)| known(tool, digest).unwrap_or_default())
+        .collect()
 }
 
 fn parts(

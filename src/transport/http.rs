@@ -13,17 +13,19 @@ use axum::routing::{any, get};
 use serde_json::json;
 
 use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
+use super::api;
 use super::body::{self, BodyRefusal};
 use super::metrics::Requests;
 use super::reply::{json_value, respond, typed, with_authenticate};
+use crate::auth::AuthRefusal;
 use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::mcp::{Header, Headers, HttpReply, HttpRequest, Mcp, refusal};
-use crate::policy::DiscoveryMode;
+use crate::policy::{DiscoveryMode, Principal};
 
 #[derive(Debug)]
-struct Server {
-    mcp: Arc<Mcp>,
-    access: AccessHandle,
+pub(super) struct Server {
+    pub(super) mcp: Arc<Mcp>,
+    pub(super) access: AccessHandle,
     requests: Requests,
 }
 
@@ -32,6 +34,7 @@ pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
     let server = Arc::new(Server { mcp, access, requests: Requests::default() });
     Router::new()
         .route("/mcp", any(mcp_endpoint))
+        .route("/api/v1/search", get(api::search))
         .route("/healthz", get(|| async { typed(200, "text/plain; charset=utf-8", Body::from("ok\n")) }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -92,7 +95,18 @@ async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Re
     respond(reply, &access, host)
 }
 
-type Admitted = (Arc<crate::policy::Principal>, Option<DiscoveryMode>);
+/// The caller that a request's token names.
+pub(super) fn caller(access: &Access, headers: &HeaderMap) -> Result<Arc<Principal>, AuthRefusal> {
+    let view = HeaderView(headers);
+    access.callers.authenticate(match view.find(AUTHORIZATION.as_str()) {
+        Header::Absent => None,
+        Header::Value(text) => Some(text),
+        // Twice, or not text: no caller's token.
+        Header::Unreadable => Some(""),
+    })
+}
+
+type Admitted = (Arc<Principal>, Option<DiscoveryMode>);
 
 /// Finds the caller and the discovery mode of the connection.
 fn admit(
@@ -101,14 +115,7 @@ fn admit(
     uri: &Uri,
     host: Option<&str>,
 ) -> Result<Admitted, Box<Response<Body>>> {
-    let view = HeaderView(headers);
-    let authorization = match view.find(AUTHORIZATION.as_str()) {
-        Header::Absent => None,
-        Header::Value(text) => Some(text),
-        // Twice, or not text: no caller's token.
-        Header::Unreadable => Some(""),
-    };
-    let principal = access.callers.authenticate(authorization).map_err(|why| {
+    let principal = caller(access, headers).map_err(|why| {
         let (status, challenge) = access.unauthorized(why, host);
         Box::new(with_authenticate(respond(refusal(status, why.to_string()), access, host), &challenge))
     })?;
@@ -138,7 +145,7 @@ async fn post(mcp: &Arc<Mcp>, request: HttpRequest<'_>, headers: &HeaderMap, bod
     }
 }
 
-fn host(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST).and_then(|h| h.to_str().ok())
 }
 

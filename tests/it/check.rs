@@ -135,3 +135,34 @@ fn the_repository_is_a_home_without_mistakes_that_loads_within_a_second() {
     // Debug builds on a busy machine: the second of the contract is measured in benches.
     assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
+
+/// The codes of `check --json` with a table of budgets and instructions.
+fn codes(budgets: &str, instructions: &str) -> Vec<String> {
+    let home = small("fn rules(p) {\n  p.allow().tags([\"t\"]);\n}\n");
+    let main = format!(
+        "[server]\ninstructions = \"{instructions}\"\n[budgets]\n{budgets}\n[upstreams]\nenabled = [\"one\"]\n[callers.anonymous]\n"
+    );
+    home.write("docent.toml", &main);
+    diagnostics(&home).2.into_iter().map(|p| p.rsplit(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_budget_is_told_just_where_it_ends() {
+    // One tool and the server's own seven are listed; its description has 14 bytes, its schema 63.
+    for (budgets, code) in [
+        ("listed_tools_max = 8", None),
+        ("listed_tools_max = 7", Some("too-many-tools")),
+        ("listed_tools_min = 1", None),
+        ("listed_tools_min = 2", Some("too-few-tools")),
+        ("description_bytes_total = 14", None),
+        ("description_bytes_total = 13", Some("descriptions-too-long")),
+        ("schema_bytes_per_tool = 100", None),
+        ("schema_bytes_per_tool = 64", Some("schema-bytes")),
+        ("instructions_bytes = 2048", None),
+        ("instructions_bytes = 500", Some("instructions-too-long")),
+    ] {
+        assert_eq!(codes(budgets, ""), code.into_iter().collect::<Vec<_>>(), "{budgets}");
+    }
+    assert_eq!(codes("", &"word ".repeat(100)), [""; 0]);
+    assert_eq!(codes("", &"word ".repeat(400)), ["instructions-too-long"]);
+}

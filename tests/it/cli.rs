@@ -54,7 +54,7 @@ fn usage_mistakes_are_64_and_help_is_0() {
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8(help.stdout).unwrap().contains("check"));
     // Commands of later issues do not exist rather than pretend.
-    for later in ["record", "surface", "pin", "audit", "bench"] {
+    for later in ["record", "pin", "audit", "bench"] {
         assert_eq!(docent().arg(later).output().unwrap().status.code(), Some(64), "{later}");
     }
     let home = home();
@@ -285,4 +285,67 @@ fn an_openapi_document_is_imported_or_told() {
         1,
         "nothing is overwritten"
     );
+}
+
+#[test]
+fn a_surface_is_compared_with_an_older_one() {
+    let home = home();
+    let keep = |name: &str| {
+        let (code, out, err) = run(home.path(), &["surface", "--as", "op", "--json"]);
+        assert_eq!(code, 0, "{err}");
+        home.write(name, &out);
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let older = keep("older.json");
+    for key in ["manifestVersion", "appVersion", "tier", "hash", "tools"] {
+        assert!(older.get(key).is_some(), "{key}");
+    }
+    let ids: Vec<&str> =
+        older["tools"].as_array().unwrap().iter().map(|t| t["id"].as_str().unwrap()).collect();
+    assert!(ids.is_sorted() && ids.contains(&"w.secret"), "{ids:?}");
+    let (_, guests) = json(&home, &["surface", "--as", "guest", "--json"]);
+    assert!(guests["hash"] != older["hash"] && !guests.to_string().contains("secret"));
+    assert_eq!(json(&home, &["surface", "--as", "op", "--json"]).1["hash"], older["hash"], "it is stable");
+
+    let path = home.path().join("older.json");
+    let diff = |more: &[&str]| {
+        let args = [&["surface", "--as", "op", "--diff", path.to_str().unwrap()][..], more].concat();
+        run(home.path(), &args)
+    };
+    let (code, out, _) = diff(&[]);
+    assert_eq!((code, out.as_str()), (0, "the same surface\n"));
+    let edit = |from: &str, to: &str| home.write("scripts/w/upstream.toml", &ECHO.replace(from, to));
+    edit("Echoes a word, for tests.", "Quite other words.");
+    assert_eq!(diff(&[]).1, "the same surface\n");
+    edit("word = { type = \"string\" }", "word = { type = \"string\" }, loud = { type = \"boolean\" }");
+    let (code, out, _) = diff(&[]);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("compatible  w.echo  input_schema/properties/loud: `loud` was added, optional"),
+        "{out}"
+    );
+    edit("word = { type = \"string\" }", "word = { type = \"string\", maxLength = 5 }");
+    let (code, out, _) = diff(&[]);
+    assert_eq!(code, 1);
+    assert!(out.contains("breaking    w.echo  input_schema/properties/word/maxLength"), "{out}");
+    edit("id = \"secret\"", "id = \"other\"");
+    let (code, out, _) = diff(&["--json"]);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["breaking"], &told["before"]), (1, &Value::from(true), &older["hash"]));
+    let kinds: Vec<(bool, &str)> = told["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["breaking"].as_bool().unwrap(), c["tool"].as_str().unwrap()))
+        .collect();
+    assert_eq!(kinds, [(false, "w.other"), (true, "w.secret")]);
+
+    // A manifest as the meta-tool gives it: names and hints are compared, and it says that schemas were not.
+    let mut bare = older.clone();
+    bare.as_object_mut().unwrap().remove("contracts");
+    home.write("older.json", &bare.to_string());
+    let (code, out, err) = diff(&[]);
+    assert!(code == 1 && out.contains("w.secret") && err.contains("schemas were not compared"), "{out}{err}");
+    home.write("older.json", "{}");
+    assert_eq!(diff(&[]).0, 64);
 }

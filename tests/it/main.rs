@@ -14,6 +14,7 @@ mod check;
 mod cli;
 mod clients;
 mod clients_rmcp;
+mod discovery;
 mod docs;
 mod docs_facts;
 mod init;

@@ -36,7 +36,8 @@ fn initialize_settles_the_version_and_opens_a_session() {
             (&result["serverInfo"]["name"], &result["instructions"]),
             (&json!("double"), &json!("for anonymous with probe"))
         );
-        assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}}));
+        assert_eq!(result["capabilities"]["tools"], json!({"listChanged": true}));
+        assert_eq!(result["capabilities"].get("extensions").is_some(), settled != "2025-03-26");
         assert!(result.get("resultType").is_none() && result.get("_meta").is_none());
         let id = header(&head, "mcp-session-id").unwrap();
         assert!(id.len() >= 32 && id.bytes().all(|b| b.is_ascii_graphic()));

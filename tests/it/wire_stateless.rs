@@ -18,7 +18,9 @@ fn discovery_says_what_is_spoken_and_who_speaks() {
     let result = &body["result"];
     assert_eq!((status, &body["id"]), (200, &json!(7)));
     assert_eq!(result["supportedVersions"], json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]));
-    assert_eq!(result["capabilities"], json!({"tools": {"listChanged": true}}));
+    assert_eq!(result["capabilities"]["tools"], json!({"listChanged": true}));
+    let progressive = &result["capabilities"]["extensions"]["dev.docent/progressive-tool-discovery"];
+    assert_eq!(progressive["discoveryTool"], "double_search_tools");
     assert_eq!(result["instructions"], "for anonymous with probe");
     assert_eq!((&result["resultType"], &result["cacheScope"]), (&json!("complete"), &json!("private")));
     assert!(result["ttlMs"].is_u64());

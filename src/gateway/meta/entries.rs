@@ -134,10 +134,7 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::SearchTools => search_schema(),
         MetaTool::DescribeTool => object(&json!({"tool": name("Id or name of the tool.")}), &["tool"]),
         MetaTool::RunTool | MetaTool::RunReadonlyTool => run_schema(),
-        MetaTool::Surface => object(
-            &json!({"cursor": name("`next_cursor` of the answer before.")}),
-            &[],
-        ),
+        MetaTool::Surface => object(&json!({"cursor": name("`next_cursor` of the answer before.")}), &[]),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }
 }

@@ -25,8 +25,9 @@ const LIMIT: usize = 10;
 const BUDGET_BRIEF: usize = 1_200;
 /// The same with schemas or signals.
 const BUDGET_WIDE: usize = 4_800;
-/// Bytes of a description in a brief row: ten rows have to fit their budget.
-const BRIEF_BYTES: usize = 160;
+/// Bytes of a description in a brief row. Where the rows asked for do not fit their budget the next limit is
+/// tried: a shorter description is worth more than a missing tool.
+const BRIEF_BYTES: [usize; 4] = [160, 110, 70, 40];
 /// Bytes of a schema inside a row: a larger one is told by its size and read with `describe_tool`.
 const ROW_SCHEMA_BYTES_MAX: usize = 12 * 1024;
 /// Hits taken of each need when several are merged.
@@ -98,14 +99,21 @@ pub(super) fn search(gateway: &Gateway, view: &View, arguments: &Object) -> Resu
         }
     };
     let (found, total, totals) = ask.run(view, offset);
-    let rows: Vec<Box<RawValue>> =
-        found.iter().filter_map(|f| row(view, f, &ask)).filter_map(|r| raw(&r)).collect();
     let next = |returned: usize| {
         let at = offset.saturating_add(returned);
         (at < total)
             .then(|| gateway.cursor_key(&view.snapshot).seal(&binding, u64::try_from(at).unwrap_or(u64::MAX)))
     };
-    fit(&ask, &rows, total, &totals, next)
+    let limits = if ask.detail == Detail::Brief { &BRIEF_BYTES[..] } else { &[usize::MAX][..] };
+    let mut shortest = Rows::default();
+    for limit in limits {
+        shortest = Rows::of(view, &found, &ask, *limit);
+        let returned = shortest.rows.len();
+        if let Ok(answer) = with(&ask, &shortest, returned, (total, &totals), &next) {
+            return Ok(answer);
+        }
+    }
+    fit(&ask, &shortest, (total, &totals), next)
 }
 
 impl Ask {
@@ -193,35 +201,40 @@ fn merge(lists: Vec<Vec<Hit>>) -> Vec<Found> {
     }
 }
 
-/// Takes as many rows as fit, counts the whole answer, and says what is missing.
+/// The rows of a page, with descriptions of at most so many bytes.
+#[derive(Debug, Default)]
+struct Rows {
+    rows: Vec<Box<RawValue>>,
+    /// Whether each row's description was cut.
+    cut: Vec<bool>,
+}
+
+impl Rows {
+    fn of(view: &View, found: &[Found], ask: &Ask, description_max: usize) -> Self {
+        let mut out = Self::default();
+        for found in found {
+            let Some((row, cut)) = row(view, found, ask, description_max) else { continue };
+            let Some(raw) = raw(&row) else { continue };
+            out.rows.push(raw);
+            out.cut.push(cut);
+        }
+        out
+    }
+}
+
+/// Takes as many rows as fit, and says what is missing.
 fn fit(
     ask: &Ask,
-    rows: &[Box<RawValue>],
-    total: usize,
-    totals: &[usize],
+    rows: &Rows,
+    totals: (usize, &[usize]),
     next: impl Fn(usize) -> Option<String>,
 ) -> Result<JsonText, ToolError> {
-    let least = rows.len().min(1);
+    let least = rows.rows.len().min(1);
     let mut smallest = 0;
-    for returned in (least..=rows.len()).rev() {
-        let cursor = next(returned);
-        let answer = |token_cost: TokenCost| Answer {
-            tools: rows.get(..returned).unwrap_or_default(),
-            total,
-            returned,
-            queries: ask.totals(totals),
-            next_cursor: cursor.as_deref(),
-            token_cost,
-            omission_receipt: receipt(ask, returned, rows.len(), cursor.is_some(), total),
-        };
-        let bytes = |cost: TokenCost| json::encoded_len(&answer(cost));
-        let cost = cost_of(ask.budget, bytes);
-        if cost.within_budget {
-            return JsonText::parse(json::to_text(&answer(cost)))
-                .map_err(|e| ToolError::new(ErrorCode::InternalError, e.to_string()));
-        }
-        if returned == least {
-            smallest = smallest_budget(bytes);
+    for returned in (least..=rows.rows.len()).rev() {
+        match with(ask, rows, returned, totals, &next) {
+            Ok(answer) => return Ok(answer),
+            Err(needed) => smallest = needed,
         }
     }
     Err(ToolError::new(
@@ -232,13 +245,41 @@ fn fit(
     .details(json!({ "required": smallest })))
 }
 
+/// The answer with the first `returned` rows, counted whole; `Err` is the least budget that it needs.
+fn with(
+    ask: &Ask,
+    rows: &Rows,
+    returned: usize,
+    (total, totals): (usize, &[usize]),
+    next: &impl Fn(usize) -> Option<String>,
+) -> Result<JsonText, usize> {
+    let cursor = next(returned);
+    let cut = rows.cut.iter().take(returned).filter(|cut| **cut).count();
+    let omitted = receipt(ask, (returned, rows.rows.len(), cut), cursor.is_some(), total);
+    let answer = |token_cost: TokenCost| Answer {
+        tools: rows.rows.get(..returned).unwrap_or_default(),
+        total,
+        returned,
+        queries: ask.totals(totals),
+        next_cursor: cursor.as_deref(),
+        token_cost,
+        omission_receipt: omitted.clone(),
+    };
+    let bytes = |cost: TokenCost| json::encoded_len(&answer(cost));
+    let cost = cost_of(ask.budget, bytes);
+    if !cost.within_budget {
+        return Err(smallest_budget(bytes));
+    }
+    Ok(JsonText::parse(json::to_text(&answer(cost))).unwrap_or_else(|_never| JsonText::of(&Value::Null)))
+}
+
 impl Ask {
     fn totals<'a>(&'a self, totals: &[usize]) -> Vec<NeedTotal<'a>> {
         self.needs.iter().zip(totals).map(|(query, total)| NeedTotal { query, total: *total }).collect()
     }
 }
 
-fn receipt(ask: &Ask, returned: usize, found: usize, more: bool, total: usize) -> Receipt {
+fn receipt(ask: &Ask, (returned, found, cut): (usize, usize, usize), more: bool, total: usize) -> Receipt {
     let mut omitted = Vec::new();
     let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     if more {
@@ -248,6 +289,14 @@ fn receipt(ask: &Ask, returned: usize, found: usize, more: bool, total: usize) -
             count: Some(wide(total.saturating_sub(returned))),
             reason: reason.to_owned(),
             restore_with: "cursor = next_cursor".to_owned(),
+        });
+    }
+    if cut > 0 {
+        omitted.push(Omission {
+            name: "description".to_owned(),
+            count: Some(wide(cut)),
+            reason: "compact_projection".to_owned(),
+            restore_with: "detail = \"schema\"".to_owned(),
         });
     }
     if ask.detail == Detail::Brief && returned > 0 {
@@ -261,14 +310,16 @@ fn receipt(ask: &Ask, returned: usize, found: usize, more: bool, total: usize) -
     Receipt { has_omissions: !omitted.is_empty(), omitted }
 }
 
-/// A row of the answer: only what a choice needs.
-fn row(view: &View, found: &Found, ask: &Ask) -> Option<Object> {
+/// A row of the answer, only what a choice needs, and whether its description was cut.
+fn row(view: &View, found: &Found, ask: &Ask, description_max: usize) -> Option<(Object, bool)> {
     let tool = view.catalog().get(found.hit.tool)?;
     let mut row = Object::new();
     let mut put = |key: &str, value: Value| row.insert(key.to_owned(), value);
     put("id", json!(tool.id));
     put("name", json!(tool.wire_name));
-    put("description", json!(brief(&tool.description, ask.detail)));
+    let description = brief(&tool.description, description_max);
+    let is_cut = description.len() != tool.description.len();
+    put("description", json!(description));
     if !tool.category.is_empty() {
         put("category", json!(tool.category));
     }
@@ -299,15 +350,15 @@ fn row(view: &View, found: &Found, ask: &Ask) -> Option<Object> {
             put("signals", json!(found.hit.signals));
         }
     }
-    Some(row)
+    Some((row, is_cut))
 }
 
 /// The beginning of a description, cut after a word.
-fn brief(description: &str, detail: Detail) -> String {
-    if detail != Detail::Brief || description.len() <= BRIEF_BYTES {
+fn brief(description: &str, max: usize) -> String {
+    if description.len() <= max {
         return description.to_owned();
     }
-    let head = cut(description, BRIEF_BYTES - '…'.len_utf8());
+    let head = cut(description, max.saturating_sub('…'.len_utf8()));
     let head = head.rsplit_once(char::is_whitespace).map_or(head, |(before, _)| before);
     format!("{}…", head.trim_end())
 }
@@ -357,10 +408,12 @@ mod tests {
 
     #[test]
     fn a_brief_description_ends_after_a_word_within_its_bytes() {
-        assert_eq!(brief("short", Detail::Brief), "short");
+        assert_eq!(brief("short", 40), "short");
         let long = "wörter ".repeat(60);
-        let cut = brief(&long, Detail::Brief);
-        assert!(cut.len() <= BRIEF_BYTES && cut.ends_with("wörter…"), "{cut}");
-        assert_eq!(brief(&long, Detail::Schema), long);
+        for max in BRIEF_BYTES {
+            let cut = brief(&long, max);
+            assert!(cut.len() <= max && cut.ends_with("wörter…"), "{cut}");
+        }
+        assert_eq!(brief(&long, usize::MAX), long);
     }
 }

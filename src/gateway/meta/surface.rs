@@ -5,9 +5,9 @@ use serde::Serialize;
 use crate::call::{ErrorCode, Omission, ToolError};
 use crate::json::{self, JsonText, Object};
 
+use super::super::Gateway;
 use super::super::surface::Manifest;
 use super::super::view::View;
-use super::super::Gateway;
 use super::args;
 
 const PURPOSE: &str = "surface";

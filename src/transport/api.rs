@@ -1,0 +1,110 @@
+//! Plain HTTP for programs that speak no MCP: the same caller, the same policies, the same answers.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::Response;
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+use super::http::{Server, caller, host};
+use super::reply::{json_value, with_authenticate};
+use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
+use crate::gateway::{CallAnswer, RequestContext, challenge_error};
+use crate::json::Object;
+use crate::limits::CALL_WAIT;
+use crate::snapshot::MetaTool;
+
+/// Parameters of a search that are numbers in the tool's schema.
+const NUMBERS: [&str; 2] = ["limit", "budget_tokens"];
+
+/// `GET /api/v1/search?q=…`: the structured half of the search tool's result. `q` is its `query` (several are
+/// `queries`), every other parameter has the name that the tool's schema gives it, and is checked by that.
+pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    let access = server.access.current();
+    let who = match caller(&access, &parts.headers) {
+        Ok(who) => who,
+        Err(why) => {
+            let (status, challenge) = access.unauthorized(why, host(&parts.headers));
+            let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
+            return with_authenticate(failure(status, &error), &challenge);
+        }
+    };
+    let arguments = match arguments(parts.uri.query().unwrap_or_default()) {
+        Ok(arguments) => arguments,
+        Err(error) => return failure(400, &error),
+    };
+    let service = server.mcp.service();
+    let tool = MetaTool::SearchTools.wire_name(&service.name()).to_string();
+    let ctx = RequestContext::new(who, server.mcp.correlation_id());
+    let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None };
+    match service.call_tool(&ctx, call).await {
+        CallAnswer::Outcome(ToolOutcome::Completed(result)) => json_value(200, &result.structured),
+        CallAnswer::Outcome(ToolOutcome::Failed(error)) => failure(status(error.code), &error),
+        CallAnswer::Challenge(challenge) => {
+            let header = access.insufficient_scope(&challenge, host(&parts.headers));
+            with_authenticate(failure(403, &challenge_error(&challenge)), &header)
+        }
+        CallAnswer::UnknownTool => {
+            failure(404, &ToolError::new(ErrorCode::NotFound, "This server has no search."))
+        }
+    }
+}
+
+/// An error in the shape that tools have.
+fn failure(status: u16, error: &ToolError) -> Response<Body> {
+    json_value(status, &json!({ "error": error }))
+}
+
+fn status(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::InvalidArgument | ErrorCode::BudgetTooSmall | ErrorCode::StaleCursor => 400,
+        ErrorCode::Forbidden | ErrorCode::TierNotPermitted => 403,
+        ErrorCode::NotFound => 404,
+        ErrorCode::RateLimited => 429,
+        _ => 500,
+    }
+}
+
+/// A query string as the search tool's arguments. A number that is none stays text, for the schema to refuse.
+fn arguments(query: &str) -> Result<Object, ToolError> {
+    let mut out = Object::new();
+    let mut needs: Vec<String> = Vec::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name == "q" {
+            needs.push(value.into_owned());
+            continue;
+        }
+        let number = if NUMBERS.contains(&&*name) { value.parse::<u64>().ok() } else { None };
+        let value = number.map_or_else(|| Value::from(&*value), Value::from);
+        if out.insert(name.to_string(), value).is_some() || matches!(&*name, "query" | "queries") {
+            let message = "Give `q` once or several times, and every other parameter once.";
+            return Err(ToolError::new(ErrorCode::InvalidArgument, message));
+        }
+    }
+    match <[String; 1]>::try_from(needs) {
+        Ok([one]) => out.insert("query".to_owned(), Value::from(one)),
+        Err(none) if none.is_empty() => None,
+        Err(several) => out.insert("queries".to_owned(), Value::from(several)),
+    };
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_string_becomes_arguments_and_nothing_is_guessed() {
+        let read = |query| arguments(query).map(Value::Object);
+        assert_eq!(read("").unwrap(), json!({}));
+        assert_eq!(read("q=read+a%20file&limit=5").unwrap(), json!({"query": "read a file", "limit": 5}));
+        assert_eq!(read("q=a&q=b").unwrap(), json!({"queries": ["a", "b"]}));
+        assert_eq!(read("limit=five&x=1").unwrap(), json!({"limit": "five", "x": "1"}));
+        for twice in ["limit=1&limit=2", "query=x", "queries=x"] {
+            assert_eq!(read(twice).unwrap_err().code, ErrorCode::InvalidArgument, "{twice}");
+        }
+    }
+}
