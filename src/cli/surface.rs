@@ -1,7 +1,7 @@
 //! `docent surface`: what a caller's code may rely on, and what became of it since an older one.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ struct OlderTool {
 
 impl Surface {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
-        let older = self.diff.as_ref().map(read).transpose()?;
+        let older = self.diff.as_deref().map(read).transpose()?;
         let opened = open::open(context, Reach::Known)?;
         let request = opened.request(opened.caller(self.caller.as_deref())?);
         let (manifest, contracts) =
@@ -142,7 +142,7 @@ fn compare(older: &Older, mut now: Vec<ToolContract>) -> Vec<ContractChange> {
     changes(&before, &now)
 }
 
-fn read(path: &PathBuf) -> Result<Older, Failure> {
+fn read(path: &Path) -> Result<Older, Failure> {
     let failed = |why: String| Failure::Usage(format!("{} {why}", path.display()));
     let bytes =
         json::read_capped(path, CATALOG_BYTES_MAX).map_err(|e| failed(format!("cannot be read: {e}")))?;

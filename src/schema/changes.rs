@@ -38,7 +38,7 @@ const SILENT: [&str; 5] = ["default", "deprecated", "readOnly", "writeOnly", "$s
 /// All differences between two schemas in their [`super::compat`] form, in the order of the keywords.
 pub fn schema_changes(old: &Value, new: &Value, used: Use) -> Vec<SchemaChange> {
     let mut walk = Walk { used, found: Vec::new() };
-    walk.schema(String::new(), old, new);
+    walk.schema("", old, new);
     walk.found
 }
 
@@ -69,7 +69,7 @@ impl Walk {
         self.found.push(SchemaChange { breaking, at: at.to_owned(), what: what.into() });
     }
 
-    fn schema(&mut self, at: String, old: &Value, new: &Value) {
+    fn schema(&mut self, at: &str, old: &Value, new: &Value) {
         if json::canonical(old) == json::canonical(new) {
             return;
         }
@@ -79,18 +79,18 @@ impl Walk {
             (Value::Object(a), Value::Object(b)) => (a, b),
             (Value::Bool(true), Value::Object(b)) => (&none, b),
             (Value::Object(a), Value::Bool(true)) => (a, &none),
-            (Value::Bool(false), _) => return self.tell(&at, Effect::Wider, "now takes values"),
-            (_, Value::Bool(false)) => return self.tell(&at, Effect::Narrower, "takes nothing any more"),
-            _ => return self.tell(&at, Effect::Other, "changed"),
+            (Value::Bool(false), _) => return self.tell(at, Effect::Wider, "now takes values"),
+            (_, Value::Bool(false)) => return self.tell(at, Effect::Narrower, "takes nothing any more"),
+            _ => return self.tell(at, Effect::Other, "changed"),
         };
-        self.properties(&at, before, after);
+        self.properties(at, before, after);
         let mut keywords: Vec<&String> = before.keys().chain(after.keys()).collect();
         keywords.sort_unstable();
         keywords.dedup();
         for keyword in keywords {
             let (a, b) = (before.get(keyword), after.get(keyword));
             if a.map(json::canonical) != b.map(json::canonical) {
-                self.keyword(&at, keyword, a, b);
+                self.keyword(at, keyword, a, b);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Walk {
         for (name, schema) in &before {
             let place = format!("{at}/properties/{}", escaped(name));
             match after.get(name) {
-                Some(now) => self.schema(place, schema, now),
+                Some(now) => self.schema(&place, schema, now),
                 // What sent it is now refused; what read it no longer finds it.
                 None if self.used == Use::Output
                     || new.get("additionalProperties") == Some(&Value::Bool(false)) =>
@@ -174,7 +174,7 @@ impl Walk {
         let maps = old.and_then(Value::as_object).zip(new.and_then(Value::as_object));
         for (name, schema) in maps.into_iter().flat_map(|(a, _)| a) {
             if let Some(now) = new.and_then(|n| n.get(name)) {
-                self.schema(format!("{at}/{}", escaped(name)), schema, now);
+                self.schema(&format!("{at}/{}", escaped(name)), schema, now);
             }
         }
     }
@@ -187,20 +187,20 @@ impl Walk {
                     (Value::Array(_), _) | (_, Value::Array(_)) => {
                         self.tell(at, Effect::Other, format!("`{keyword}` changed"));
                     }
-                    _ => self.schema(at.to_owned(), a, b),
+                    _ => self.schema(at, a, b),
                 }
             }
             (Holds::Schema, None, Some(b)) if keyword == "additionalProperties" || keyword == "items" => {
-                self.schema(at.to_owned(), &Value::Bool(true), b);
+                self.schema(at, &Value::Bool(true), b);
             }
             (Holds::Schema, Some(a), None) if keyword == "additionalProperties" || keyword == "items" => {
-                self.schema(at.to_owned(), a, &Value::Bool(true));
+                self.schema(at, a, &Value::Bool(true));
             }
             (Holds::List, Some(Value::Array(a)), Some(Value::Array(b))) => self.list(at, keyword, a, b),
             (Holds::Map, Some(Value::Object(a)), Some(Value::Object(b))) if a.keys().eq(b.keys()) => {
                 for (name, schema) in a {
                     let now = b.get(name).unwrap_or(&Value::Null);
-                    self.schema(format!("{at}/{}", escaped(name)), schema, now);
+                    self.schema(&format!("{at}/{}", escaped(name)), schema, now);
                 }
             }
             (_, None, Some(_)) => self.tell(at, Effect::Narrower, format!("`{keyword}` was added")),
@@ -220,7 +220,7 @@ impl Walk {
             ("allOf", Effect::Narrower) => self.tell(at, Effect::Wider, "`allOf` asks for less"),
             ("anyOf" | "allOf" | "prefixItems", Effect::Other) if old.len() == new.len() => {
                 for (n, (a, b)) in old.iter().zip(new).enumerate() {
-                    self.schema(format!("{at}/{n}"), a, b);
+                    self.schema(&format!("{at}/{n}"), a, b);
                 }
             }
             (_, Effect::None) => self.tell(at, Effect::None, format!("`{keyword}` has another order")),

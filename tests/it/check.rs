@@ -143,12 +143,19 @@ fn codes(budgets: &str, instructions: &str) -> Vec<String> {
         "[server]\ninstructions = \"{instructions}\"\n[budgets]\n{budgets}\n[upstreams]\nenabled = [\"one\"]\n[callers.anonymous]\n"
     );
     home.write("docent.toml", &main);
+    home.write(
+        "scripts/one/upstream.toml",
+        &ONE_TOOL.replace(
+            "word = { type = \"string\" }",
+            "word = { type = \"string\", description = \"A word.\" }",
+        ),
+    );
     diagnostics(&home).2.into_iter().map(|p| p.rsplit(' ').next().unwrap().to_owned()).collect()
 }
 
 #[test]
 fn every_budget_is_told_just_where_it_ends() {
-    // One tool and the server's own seven are listed; its description has 14 bytes, its schema 63.
+    // One tool and the server's own seven are listed; its description has 14 bytes, its schema 81.
     for (budgets, code) in [
         ("listed_tools_max = 8", None),
         ("listed_tools_max = 7", Some("too-many-tools")),
@@ -156,8 +163,8 @@ fn every_budget_is_told_just_where_it_ends() {
         ("listed_tools_min = 2", Some("too-few-tools")),
         ("description_bytes_total = 14", None),
         ("description_bytes_total = 13", Some("descriptions-too-long")),
-        ("schema_bytes_per_tool = 100", None),
-        ("schema_bytes_per_tool = 64", Some("schema-bytes")),
+        ("schema_bytes_per_tool = 81", None),
+        ("schema_bytes_per_tool = 80", Some("schema-bytes")),
         ("instructions_bytes = 2048", None),
         ("instructions_bytes = 500", Some("instructions-too-long")),
     ] {
