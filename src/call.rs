@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json::{JsonText, Object};
+use crate::secret::{self, Secret};
 
 /// The closed set of error codes: thirteen of seed 001, and those that gates and discovery need besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -270,6 +271,46 @@ pub enum ReplyBody {
     Mcp(McpReply),
     /// A value made inside docent (scripts).
     Value(Value),
+}
+
+impl UpstreamReply {
+    /// The same without the upstream's own credentials, should it have echoed them: whoever may call a tool
+    /// may not have its key.
+    #[must_use]
+    pub fn without(mut self, secrets: &[Secret]) -> Self {
+        if secrets.is_empty() {
+            return self;
+        }
+        let clean = |text: &mut String| {
+            if let Some(clean) = secret::remove(text, secrets) {
+                *text = clean;
+            }
+        };
+        self.headers.iter_mut().for_each(|(_, value)| clean(value));
+        self.warnings.iter_mut().for_each(clean);
+        match &mut self.body {
+            ReplyBody::Bytes { bytes, .. } => {
+                let text = std::str::from_utf8(bytes).ok();
+                if let Some(clean) = text.and_then(|t| secret::remove(t, secrets)) {
+                    *bytes = clean.into();
+                }
+            }
+            ReplyBody::Mcp(reply) => {
+                let raws = reply.content.iter_mut().chain(&mut reply.structured).chain(&mut reply.meta);
+                raws.for_each(|raw| remove_raw(raw, secrets));
+            }
+            // Nothing came, or docent made it itself.
+            ReplyBody::Empty | ReplyBody::Value(_) => {}
+        }
+        self
+    }
+}
+
+/// Takes secrets out of raw JSON. One that is all digits may stand outside a string: then nothing is kept.
+fn remove_raw(raw: &mut Box<RawValue>, secrets: &[Secret]) {
+    if let Some(clean) = secret::remove(raw.get(), secrets) {
+        *raw = RawValue::from_string(clean).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    }
 }
 
 /// A `CallToolResult` of an upstream MCP server.

@@ -73,6 +73,32 @@ impl PartialEq for JsonText {
 
 impl Eq for JsonText {}
 
+/// The first integer of a JSON text that no 64-bit type holds: as a value it would become another number.
+pub fn wide_integer(text: &str) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let (mut at, mut quoted) = (0, false);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' if quoted => at += 1,
+            b'"' => quoted = !quoted,
+            b'-' | b'0'..=b'9' if !quoted => {
+                let number = text.get(at..)?;
+                let end = number.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
+                let number = number.get(..end.unwrap_or(number.len()))?;
+                let whole = !number.contains(['.', 'e', 'E']);
+                if whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                    return Some(number);
+                }
+                at += number.len();
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
 /// Why bytes are not JSON that docent takes.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
@@ -215,6 +241,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn integers_beyond_64_bits_are_found_and_nothing_else() {
+        for fits in
+            ["18446744073709551615", "-9223372036854775808", "1e400", "0.12345678901234567890123", "{}"]
+        {
+            assert_eq!(wide_integer(fits), None, "{fits}");
+        }
+        let quoted = r#"{"99999999999999999999":"\"99999999999999999999","b":1}"#;
+        assert_eq!(wide_integer(quoted), None);
+        let wide = r#"{"a":[1,-9223372036854775809],"b":18446744073709551616}"#;
+        assert_eq!(wide_integer(wide), Some("-9223372036854775809"));
+    }
 
     #[test]
     fn depth_is_bounded() {

@@ -79,6 +79,11 @@ pub const DISCOVERY_PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const DISCOVERY_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes of one tool's definition: beyond it no client would take it.
 pub const TOOL_DEFINITION_BYTES_MAX: usize = 256 * 1024;
+/// Bytes from which on a secret that an upstream echoes is taken out of its replies: shorter ones are words.
+pub const SECRET_BYTES_MIN: usize = 6;
+/// How long a client on a pipe waits for upstreams that were never listed before, so that its first list, which
+/// may be its only one, is not empty. An `npx` server takes some seconds.
+pub const FIRST_LISTS_WAIT: Duration = Duration::from_secs(10);
 /// Bytes of a program's standard error that are kept for the message.
 pub const STDERR_BYTES: usize = 2048;
 /// Redirects followed of one request, on the same host only.

@@ -31,6 +31,27 @@ impl fmt::Display for Secret {
     }
 }
 
+/// What stands in place of a secret.
+pub const REMOVED: &str = "[secret removed]";
+
+/// Replaces every occurrence of secrets in a text that came from outside, also as JSON writes them. `None`
+/// where there was none. Secrets shorter than [`SECRET_BYTES_MIN`](crate::limits::SECRET_BYTES_MIN) stay: they
+/// are words that any text may hold.
+pub fn remove(text: &str, secrets: &[Secret]) -> Option<String> {
+    let mut clean: Option<String> = None;
+    for secret in secrets.iter().map(Secret::expose).filter(|s| s.len() >= crate::limits::SECRET_BYTES_MIN) {
+        let escaped = serde_json::Value::from(secret).to_string();
+        let escaped = escaped.trim_matches('"');
+        for form in [secret, escaped] {
+            let now = clean.as_deref().unwrap_or(text);
+            if now.contains(form) {
+                clean = Some(now.replace(form, REMOVED));
+            }
+        }
+    }
+    clean
+}
+
 /// Looks up the references `${env:NAME}` and `${file:PATH}` of settings. `config` makes one that reads the
 /// process environment and files; tests make one from a table.
 #[derive(Clone)]
@@ -80,6 +101,16 @@ impl Resolver {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn echoed_secrets_are_removed_as_they_are_and_as_json_writes_them() {
+        let secrets = [Secret::new("pa\"ss-word"), Secret::new("abc"), Secret::new("token-123")];
+        let text = r#"{"a":"pa\"ss-word","b":"xtoken-123y","c":"abc"}"#;
+        let clean = remove(text, &secrets).unwrap();
+        assert_eq!(clean, r#"{"a":"[secret removed]","b":"x[secret removed]y","c":"abc"}"#);
+        assert_eq!(remove("pa\"ss-word", &secrets).unwrap(), REMOVED);
+        assert_eq!(remove("nothing here", &secrets), None);
+    }
 
     #[test]
     fn references_are_expanded_or_named() {

@@ -18,6 +18,7 @@ mod text;
 
 use std::sync::Arc;
 
+use api::INCOMPLETE_LIST;
 pub use api::{
     CallHints, Discovered, Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError,
     UpstreamState, UpstreamStatus,

@@ -11,6 +11,7 @@ use crate::config::{self, Loaded};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::gateway::Gateway;
 use crate::id::Generation;
+use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
 use crate::snapshot::{self, Home, HomeWatch, Publisher, Snapshot};
 use crate::upstream::{Registry, UpstreamSet};
@@ -139,6 +140,21 @@ impl App {
                 "what an upstream brings does not build, the last good generation serves on"
             ),
         }
+    }
+
+    /// Waits until upstreams that were never listed before have been, at most [`FIRST_LISTS_WAIT`], and
+    /// publishes what came: for a client on a pipe, which may list its tools once, at its start.
+    pub async fn first_lists(&self) {
+        if !self.registry.awaits_first_lists() {
+            return;
+        }
+        if tokio::time::timeout(FIRST_LISTS_WAIT, self.registry.first_lists()).await.is_err() {
+            tracing::warn!(
+                waited_ms = millis(FIRST_LISTS_WAIT),
+                "some upstream has not listed its tools yet; they come with the next list"
+            );
+        }
+        self.refresh().await;
     }
 
     /// Waits until every upstream was asked for its tools once, and publishes what came: for commands, which

@@ -64,7 +64,10 @@ impl Serve {
         if self.stdio {
             let caller = named.map_or_else(|| open::caller(&callers, None), Ok)?;
             app.keep();
-            let stdio = app.serve_stdio(caller, self.discovery);
+            let stdio = async {
+                app.first_lists().await;
+                app.serve_stdio(caller, self.discovery).await
+            };
             let signal = app.stop_on_signal();
             return tokio::select! {
                 done = stdio => done.map_err(Failure::failed),

@@ -13,7 +13,7 @@ use crate::limits;
 use crate::policy::Permit;
 use crate::projection::{CallFacts, Projection, ResultBudget, Shaped, unprojected};
 use crate::snapshot::Snapshot;
-use crate::upstream::{Invocation, Retry, UpstreamError};
+use crate::upstream::{ErrorSource, Invocation, Retry, UpstreamConfig, UpstreamError};
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
@@ -85,7 +85,14 @@ impl Decided {
         };
         let asking = upstream.invoke(call);
         match self.within_time(gateway, asking, &cancel).await {
-            Ended::Answered(answer) => answer.map_err(|e| self.upstream_failed(gateway, &e)),
+            Ended::Answered(answer) => {
+                let config = self.snapshot.upstreams.config(self.tool.upstream.as_str());
+                let secrets = config.map_or(&[][..], UpstreamConfig::secrets);
+                match answer {
+                    Ok(reply) => Ok(reply.without(secrets)),
+                    Err(e) => Err(self.upstream_failed(gateway, &e.without(secrets))),
+                }
+            }
             Ended::TimedOut => {
                 Err(failure::timed_out(self.failed(gateway), "The upstream did not answer in time."))
             }
@@ -140,7 +147,14 @@ impl Decided {
         match tokio::time::timeout(GRACE, asking).await {
             // It was there after all, or the adapter knows that nothing was sent.
             Ok(Ok(reply)) => Ended::Answered(Ok(reply)),
-            Ok(Err(e)) if e.retry == Retry::Safe => Ended::Answered(Err(e)),
+            Ok(Err(e)) if e.retry == Retry::Safe => match late {
+                // The adapter heard of the deadline as a cancel; nobody gave up.
+                Ended::TimedOut if e.source_kind == ErrorSource::Cancelled => {
+                    let message = "The upstream did not answer in time.".to_owned();
+                    Ended::Answered(Err(UpstreamError { source_kind: ErrorSource::Timeout, message, ..e }))
+                }
+                _ => Ended::Answered(Err(e)),
+            },
             Ok(Err(_)) | Err(_) => late,
         }
     }

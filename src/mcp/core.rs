@@ -18,7 +18,7 @@ use super::error::RpcError;
 use super::methods::Method;
 use super::revision::Revision;
 use super::service::Service;
-use super::session::Sessions;
+use super::session::{Sessions, Underway};
 use super::streams::StreamCounts;
 use crate::clock::Clock;
 use crate::gateway::RequestContext;
@@ -50,6 +50,8 @@ pub(super) struct Exchange {
     pub(super) revision: Revision,
     /// The rest, as the use cases see it.
     pub(super) ctx: RequestContext,
+    /// Keeps a request of a session known for as long as it runs, whoever still waits for it.
+    pub(super) underway: Option<Arc<Underway>>,
 }
 
 /// What a request comes to.

@@ -72,6 +72,12 @@ impl Params {
 /// Reads a raw value as an object whose depth is bounded.
 pub(super) fn read_object(raw: &RawValue) -> Result<Object, RpcError> {
     let bytes = raw.get().as_bytes();
+    if let Some(number) = json::wide_integer(raw.get()) {
+        return Err(RpcError::invalid_params(format!(
+            "the number {} in `arguments` does not fit 64 bits and would arrive as another one: give it as a text",
+            json::cut(number, 80)
+        )));
+    }
     match json::parse(bytes, bytes.len()) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(RpcError::invalid_params("`arguments` must be an object")),

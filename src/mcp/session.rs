@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use super::envelope::RequestId;
 use super::revision::Revision;
 use crate::clock::Clock;
 use crate::gateway::{Negotiated, Surface};
@@ -93,6 +94,34 @@ impl Session {
         let limit = u64::try_from(SESSION_IDLE.as_millis()).unwrap_or(u64::MAX);
         self.streams.load(Ordering::Relaxed) == 0
             && now_ms.saturating_sub(self.last_used_ms.load(Ordering::Relaxed)) > limit
+    }
+}
+
+/// A request under way in a session, which `notifications/cancelled` may name until this is dropped.
+#[derive(Debug)]
+pub(super) struct Underway {
+    session: Arc<Session>,
+    key: String,
+}
+
+impl Underway {
+    /// Notes a request; `None` if its id is already in use.
+    pub(super) fn begin(
+        session: &Arc<Session>,
+        id: &RequestId,
+        cancel: &CancellationToken,
+    ) -> Option<Arc<Self>> {
+        let key = id.as_str().to_owned();
+        session.running.begin(&key, cancel.clone()).then(|| {
+            let session = Arc::clone(session);
+            Arc::new(Self { session, key })
+        })
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.session.running.end(&self.key);
     }
 }
 

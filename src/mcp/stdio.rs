@@ -131,7 +131,7 @@ impl StdioPeer {
         ctx.discovery = self.discovery;
         ctx.negotiated = negotiated;
         ctx.cancel = self.closed.child_token();
-        Exchange { revision, ctx }
+        Exchange { revision, ctx, underway: None }
     }
 
     /// The era of a request and its context (MCP 2026-07-28, versioning).

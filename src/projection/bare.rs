@@ -256,7 +256,7 @@ pub(super) fn internal(correlation_id: &str) -> ToolError {
     ToolError::new(
         ErrorCode::InternalError,
         format!(
-            "docent could not shape the upstream's answer; the operator's log has the cause under {correlation_id}"
+            "a script or schema of this tool failed; the operator's log has the cause under {correlation_id}"
         ),
     )
 }

@@ -184,6 +184,9 @@ pub struct Discovery {
     pub problems: Diagnostics,
 }
 
+/// The code of a problem that cost a list some of its tools.
+pub(super) const INCOMPLETE_LIST: &str = "incomplete-list";
+
 /// An adapter to one upstream. Shared; all methods may run at once.
 pub trait Upstream: Send + Sync + fmt::Debug {
     /// Its id.

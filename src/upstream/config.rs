@@ -85,6 +85,8 @@ pub struct UpstreamConfig {
     pub overrides: BTreeMap<String, ToolConfig>,
     digest: blake3::Hash,
     secrets: Vec<Secret>,
+    /// The values of the single references, without those that only say where something is.
+    echoes: Vec<Secret>,
 }
 
 impl UpstreamConfig {
@@ -107,8 +109,14 @@ impl UpstreamConfig {
                     None
                 }
             };
-            let mut reader =
-                Reader { dir, resolver, pack, secrets: Vec::new(), files: blake3::Hasher::new() };
+            let mut reader = Reader {
+                dir,
+                resolver,
+                pack,
+                secrets: Vec::new(),
+                echoes: Vec::new(),
+                files: blake3::Hasher::new(),
+            };
             Self::read_root(root, id, file, &mut reader)
         })
     }
@@ -159,6 +167,7 @@ impl UpstreamConfig {
             overrides,
             digest: reader.files.finalize(),
             secrets: std::mem::take(&mut reader.secrets),
+            echoes: std::mem::take(&mut reader.echoes),
         })
     }
 
@@ -213,7 +222,7 @@ impl UpstreamConfig {
 
     /// Every secret value of the pack, for scrubbing what upstreams echo.
     pub fn secrets(&self) -> &[Secret] {
-        &self.secrets
+        &self.echoes
     }
 
     /// The id of a tool that the upstream calls `name`: characters outside the alphabet become `_`.
@@ -293,12 +302,27 @@ struct Reader<'a> {
     resolver: &'a Resolver,
     pack: &'a Arc<PackSources>,
     secrets: Vec<Secret>,
+    echoes: Vec<Secret>,
     files: blake3::Hasher,
+}
+
+/// Whether a value says where something is, a path or a plain address: taking those out of replies would only
+/// spoil them.
+fn is_place(value: &str) -> bool {
+    let address = value.contains("://") && !value.contains(['@', '?']);
+    address || (value.starts_with('/') && Path::new(value).exists())
 }
 
 impl Reader<'_> {
     /// Replaces references; a missing one is reported and gives `None`.
     fn expand(&mut self, section: &Section, text: &Located<String>) -> Option<Secret> {
+        let value = self.expand_name(section, text)?;
+        self.note_echoes(&text.value);
+        Some(value)
+    }
+
+    /// The same for a name, which replies may hold: of a user, of a file.
+    fn expand_name(&mut self, section: &Section, text: &Located<String>) -> Option<Secret> {
         match self.resolver.expand(&text.value) {
             Ok(secret) => {
                 if text.value.contains("${") {
@@ -313,6 +337,14 @@ impl Reader<'_> {
         }
     }
 
+    /// Each reference by itself: of `Bearer ${env:TOKEN}` an upstream may echo the token alone.
+    fn note_echoes(&mut self, text: &str) {
+        let inner = text.split("${").skip(1).filter_map(|part| Some(part.split_once('}')?.0));
+        let values = inner.filter_map(|inner| self.resolver.expand(&format!("${{{inner}}}")).ok());
+        let found: Vec<_> = values.filter(|value| !is_place(value.expose())).collect();
+        self.echoes.extend(found);
+    }
+
     /// The same for a value that should be a secret: a literal one is warned about.
     fn expand_secret(&mut self, section: &Section, text: &Located<String>) -> Option<Secret> {
         if !text.value.contains("${") {
@@ -324,6 +356,7 @@ impl Reader<'_> {
                     .without_line(),
             );
             self.secrets.push(Secret::new(text.value.as_str()));
+            self.echoes.push(Secret::new(text.value.as_str()));
         }
         self.expand(section, text)
     }

@@ -1,11 +1,23 @@
 //! How a call that brought no reply is told: whose fault, whether to send again, and what to do.
 
 use super::{ErrorSource, Retry, UpstreamError};
+use crate::secret::{self, Secret};
 
 impl UpstreamError {
     /// An error whose message is safe to show to the caller.
     pub fn new(source_kind: ErrorSource, retry: Retry, message: impl Into<String>) -> Self {
         Self { source_kind, retry, message: message.into(), detail: String::new() }
+    }
+
+    /// The same without an upstream's own credentials, should it have echoed them.
+    #[must_use]
+    pub fn without(mut self, secrets: &[Secret]) -> Self {
+        for text in [&mut self.message, &mut self.detail] {
+            if let Some(clean) = secret::remove(text, secrets) {
+                *text = clean;
+            }
+        }
+        self
     }
 
     /// Adds what only the log may have.

@@ -122,6 +122,9 @@ fn status(entry: &Entry) -> UpstreamStatus {
     if let Some(discovery) = &known.discovery {
         status.tools = discovery.tools.len();
         status.complete = discovery.complete && known.fresh;
+        if known.fresh && !discovery.complete && status.note.is_empty() {
+            status.note = cost(discovery);
+        }
         if !known.fresh && status.note.is_empty() {
             status.note.push_str("its tools are those of an earlier run; not reached yet");
         }
@@ -132,6 +135,16 @@ fn status(entry: &Entry) -> UpstreamStatus {
         status.note.clone_from(failure);
     }
     status
+}
+
+/// What an incomplete list cost, in a few words.
+fn cost(discovery: &Discovery) -> String {
+    let missing: Vec<_> = discovery.problems.0.iter().filter(|d| d.code == super::INCOMPLETE_LIST).collect();
+    let first = missing.first().map_or("", |d| d.message.as_str());
+    match missing.len() {
+        0 | 1 => first.to_owned(),
+        n => format!("{first}; and {} more like it, which `docent check` names", n - 1),
+    }
 }
 
 /// The keeper of all adapters of a process.
@@ -198,6 +211,20 @@ impl Registry {
         });
         let mut asking: FuturesUnordered<_> = due.map(|e| self.ask(e)).collect();
         while asking.next().await.is_some() {}
+    }
+
+    /// Whether some adopted upstream has neither tools to show nor a reason why not: it was never listed before.
+    pub fn awaits_first_lists(&self) -> bool {
+        self.current().0.values().any(|e| {
+            let known = e.known();
+            is_remote(e) && known.discovery.is_none() && known.failure.is_none()
+        })
+    }
+
+    /// Waits until that is no longer so. Somebody has to ask: [`Registry::keep_fresh`].
+    pub async fn first_lists(&self) {
+        let mut changes = self.changes();
+        while self.awaits_first_lists() && changes.changed().await.is_ok() {}
     }
 
     async fn ask(&self, entry: &Entry) {

@@ -17,6 +17,7 @@ mod clients_rmcp;
 mod discovery;
 mod docs;
 mod docs_facts;
+mod faults;
 mod init;
 mod openapi;
 mod packs;

@@ -16,8 +16,7 @@ use crate::mcp::error::RpcError;
 use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::methods::Method;
 use crate::mcp::revision::Revision;
-use crate::mcp::session::Session;
-use crate::mcp::streams::Messages;
+use crate::mcp::session::{Session, Underway};
 
 impl Mcp {
     /// `initialize`.
@@ -83,25 +82,16 @@ impl Mcp {
             let answer = self.answer(exchange, &id, method, params).await;
             return HttpReply::answer(revision, &id, answer);
         }
-        let key = id.as_str().to_owned();
-        if !session.running.begin(&key, exchange.ctx.cancel.clone()) {
+        let mut exchange = exchange;
+        let Some(underway) = Underway::begin(&session, &id, &exchange.ctx.cancel) else {
             return HttpReply::json(400, error_response(Some(&id), &still_running()));
-        }
+        };
+        // It goes with the call, which is a task of its own: on this wire a connection that goes away cancels
+        // nothing, and the call can still be cancelled by name.
+        exchange.underway = Some(underway);
         let declared = Declared::of(&params);
         let token = declared.progress_token().filter(|_| request.asks_for_events());
-        // A task of its own: on this wire a connection that goes away cancels nothing.
-        let done = Done { session, key };
-        match token {
-            None => {
-                let reply = self.post_call(exchange, id, params, None, None).await;
-                drop(done);
-                reply
-            }
-            Some(token) => match self.post_call(exchange, id, params, Some(token), None).await {
-                HttpReply::Events(messages) => HttpReply::Events(done.until_end_of(messages)),
-                reply => reply,
-            },
-        }
+        self.post_call(exchange, id, params, token, None).await
     }
 
     /// The context of a request within a session: this request's principal, the session's client and extensions.
@@ -168,12 +158,11 @@ impl Mcp {
                 None
             }
             Ok(Message::Request { id, method, params }) => {
-                let exchange = self.session_exchange(request, session);
-                let key = id.as_str().to_owned();
-                if !session.running.begin(&key, exchange.ctx.cancel.clone()) {
+                let mut exchange = self.session_exchange(request, session);
+                let Some(underway) = Underway::begin(session, &id, &exchange.ctx.cancel) else {
                     return Some(error_response(Some(&id), &still_running()));
-                }
-                let _done = Done { session: Arc::clone(session), key };
+                };
+                exchange.underway = Some(underway);
                 self.answer(exchange, &id, &method, params).await.message(&id)
             }
         }
@@ -208,29 +197,6 @@ impl Mcp {
 
 fn still_running() -> RpcError {
     RpcError::invalid_request("a request with this id is still running in this session")
-}
-
-/// Forgets a running request when it has ended, or when nobody waits for it any more.
-struct Done {
-    session: Arc<Session>,
-    key: String,
-}
-
-impl Done {
-    /// Keeps the request known until its stream has ended.
-    fn until_end_of(self, messages: Messages) -> Messages {
-        use futures_util::StreamExt as _;
-        Box::pin(messages.map(move |message| {
-            let _kept = &self;
-            message
-        }))
-    }
-}
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        self.session.running.end(&self.key);
-    }
 }
 
 /// What a client tells in a session. What is not known is nothing to fail over.

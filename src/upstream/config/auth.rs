@@ -62,7 +62,7 @@ impl AuthConfig {
         if let Some(mut basic) = section.section("basic") {
             let username = basic.required_string("username");
             let password = basic.required_string("password");
-            auth.basic = reader.expand(&basic, &username).zip(reader.expand_secret(&basic, &password));
+            auth.basic = reader.expand_name(&basic, &username).zip(reader.expand_secret(&basic, &password));
         }
         auth.oauth2 = section.section("oauth2").and_then(|mut s| oauth2(&mut s, reader));
         if section.has("token_exchange") {
@@ -100,7 +100,7 @@ fn oauth2(section: &mut Section, reader: &mut Reader<'_>) -> Option<OauthClient>
     let url = super::kind::http_url(section, &token_url)?;
     Some(OauthClient {
         token_url: url,
-        client_id: reader.expand(section, &client_id)?.expose().to_owned(),
+        client_id: reader.expand_name(section, &client_id)?.expose().to_owned(),
         client_secret: reader.expand_secret(section, &secret)?,
         scopes,
         audience,

@@ -350,7 +350,7 @@ fn catalog(root: &mut Section, reader: &mut Reader<'_>) -> Option<KindConfig> {
     if name.value.is_empty() {
         return None;
     }
-    let expanded = reader.expand(root, &name)?.expose().to_owned();
+    let expanded = reader.expand_name(root, &name)?.expose().to_owned();
     let named = Located { value: expanded, offset: name.offset };
     let file = if std::path::Path::new(&named.value).is_absolute() {
         PathBuf::from(&named.value)

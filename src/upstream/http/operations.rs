@@ -39,7 +39,12 @@ impl Operations {
             .map_err(|d| UpstreamError::internal(d.message.clone()).detail(&d))?;
         let mut found = Discovery { complete: true, problems: import.diagnostics, ..Discovery::default() };
         // What is broken in a document costs an operation, never the home.
-        found.problems.0.iter_mut().for_each(|d| d.severity = d.severity.max(Severity::Warning));
+        for problem in &mut found.problems.0 {
+            problem.severity = problem.severity.max(Severity::Warning);
+            if problem.file.is_empty() {
+                problem.file.push_str(&name);
+            }
+        }
         for skipped in import.skipped.iter().filter(|s| !s.filtered) {
             let message = format!("{} is no tool: {}", skipped.operation, skipped.reason);
             found.problems.push(

@@ -15,7 +15,7 @@ use crate::limits;
 use crate::schema::SchemaText;
 use crate::upstream::bare::discovered;
 use crate::upstream::config::UpstreamConfig;
-use crate::upstream::{Discovery, text};
+use crate::upstream::{Discovery, INCOMPLETE_LIST, text};
 
 /// Problems reported of one upstream; more would only flood the report.
 const PROBLEMS_MAX: usize = 50;
@@ -72,7 +72,7 @@ impl<'a> Collector<'a> {
     /// Something is missing from the list.
     pub(super) fn incomplete(&mut self, why: impl Into<String>) {
         self.found.complete = false;
-        self.report("incomplete-list", &why.into(), "the tools that could be read are served");
+        self.report(INCOMPLETE_LIST, &why.into(), "the tools that could be read are served");
     }
 
     /// Later pages are missing.
@@ -208,6 +208,15 @@ impl<'a> Collector<'a> {
                 "look at the upstream: models read what people cannot see",
             );
         }
+        let foreign = take_foreign_refs(&mut value);
+        if foreign > 0 {
+            let message = format!("the schema of {shown} had {foreign} references to other places");
+            self.report(
+                "foreign-reference",
+                &message,
+                "they were taken out; what they described is not checked",
+            );
+        }
         if value.get("type").and_then(Value::as_str) != Some("object")
             && let Some(map) = value.as_object_mut()
         {
@@ -233,6 +242,28 @@ fn annotations(value: &Value, clean: &mut dyn FnMut(&Value) -> Option<Arc<str>>)
         destructive: hint("destructiveHint"),
         idempotent: hint("idempotentHint"),
         open_world: hint("openWorldHint"),
+    }
+}
+
+/// Takes out references to documents elsewhere: a client that followed one would call a stranger. References to
+/// parts of the same schema stay.
+fn take_foreign_refs(value: &mut Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter_mut().map(take_foreign_refs).sum(),
+        Value::Object(map) => {
+            let mut taken = 0;
+            for key in ["$ref", "$dynamicRef"] {
+                if map.get(key).and_then(Value::as_str).is_some_and(|target| target.contains("://")) {
+                    map.shift_remove(key);
+                    taken += 1;
+                }
+            }
+            // What these hold is data, not schema.
+            let data = |key: &str| matches!(key, "const" | "enum" | "default" | "examples");
+            let parts = map.iter_mut().filter(|(key, _)| !data(key));
+            taken + parts.map(|(_, part)| take_foreign_refs(part)).sum::<usize>()
+        }
+        _ => 0,
     }
 }
 
@@ -294,6 +325,22 @@ mod tests {
     fn nesting_counts_brackets_outside_strings() {
         assert_eq!(nesting(r#"{"a":["[[[",{"b\"{":1}]}"#), 3);
         assert_eq!(nesting("1"), 0);
+    }
+
+    #[test]
+    fn references_to_strangers_are_taken_out_and_nothing_else() {
+        let mut schema = serde_json::json!({
+            "$defs": {"a": {"$ref": "https://evil.example/a.json"}},
+            "properties": {"$ref": {"$ref": "#/$defs/a"}, "b": {"anyOf": [{"$dynamicRef": "file:///etc/x"}]}},
+            "examples": [{"$ref": "https://data.example"}],
+        });
+        assert_eq!(take_foreign_refs(&mut schema), 2);
+        let expected = serde_json::json!({
+            "$defs": {"a": {}},
+            "properties": {"$ref": {"$ref": "#/$defs/a"}, "b": {"anyOf": [{}]}},
+            "examples": [{"$ref": "https://data.example"}],
+        });
+        assert_eq!(schema, expected);
     }
 
     #[test]
