@@ -87,7 +87,7 @@ impl Decided {
         match self.within_time(gateway, asking, &cancel).await {
             Ended::Answered(answer) => {
                 let config = self.snapshot.upstreams.config(self.tool.upstream.as_str());
-                let secrets = config.map_or(&[][..], UpstreamConfig::secrets);
+                let secrets = config.map_or(&[][..], UpstreamConfig::echoes);
                 match answer {
                     Ok(reply) => Ok(reply.without(secrets)),
                     Err(e) => Err(self.upstream_failed(gateway, &e.without(secrets))),

@@ -194,7 +194,7 @@ impl Commands {
             text.push_str(": ");
             text.push_str(&ended.stderr);
         }
-        for secret in self.config.secrets() {
+        for secret in self.config.echoes() {
             if !secret.expose().is_empty() {
                 text = text.replace(secret.expose(), "(secret)");
             }

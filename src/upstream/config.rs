@@ -220,8 +220,8 @@ impl UpstreamConfig {
         self.digest
     }
 
-    /// Every secret value of the pack, for scrubbing what upstreams echo.
-    pub fn secrets(&self) -> &[Secret] {
+    /// Every secret value of the pack by itself, to be taken out of replies that echo one.
+    pub fn echoes(&self) -> &[Secret] {
         &self.echoes
     }
 

@@ -141,6 +141,8 @@ fn status(entry: &Entry) -> UpstreamStatus {
 fn cost(discovery: &Discovery) -> String {
     let missing: Vec<_> = discovery.problems.0.iter().filter(|d| d.code == super::INCOMPLETE_LIST).collect();
     let first = missing.first().map_or("", |d| d.message.as_str());
+    // Who it was stands before it already.
+    let first = first.split_once("`: ").map_or(first, |(_, why)| why);
     match missing.len() {
         0 | 1 => first.to_owned(),
         n => format!("{first}; and {} more like it, which `docent check` names", n - 1),

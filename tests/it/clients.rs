@@ -58,7 +58,6 @@ fn check_walk(seen: &Value, protocol: &str) {
 }
 
 #[test]
-#[ignore = "serve is being built"]
 fn the_current_python_client_walks_both_eras_over_http() {
     let Some(tools) = tools("the current Python client") else { return };
     let home = home_before_everything(&tools);
@@ -71,7 +70,6 @@ fn the_current_python_client_walks_both_eras_over_http() {
 }
 
 #[test]
-#[ignore = "serve is being built"]
 fn the_current_python_client_walks_both_eras_over_stdio() {
     let Some(tools) = tools("the current Python client") else { return };
     let home = home_before_everything(&tools);
@@ -91,7 +89,6 @@ fn the_current_python_client_walks_both_eras_over_stdio() {
 }
 
 #[test]
-#[ignore = "serve is being built"]
 fn an_old_python_client_walks_the_session_wire() {
     let Some(tools) = tools("an old Python client") else { return };
     let home = home_before_everything(&tools);
@@ -102,7 +99,6 @@ fn an_old_python_client_walks_the_session_wire() {
 }
 
 #[test]
-#[ignore = "serve is being built"]
 fn the_inspector_lists_searches_describes_and_runs_on_both_eras() {
     let Some(tools) = tools("the inspector") else { return };
     let home = home_before_everything(&tools);

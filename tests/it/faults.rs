@@ -483,7 +483,7 @@ fn readiness_names_what_an_incomplete_upstream_lost() {
     let mut server = TestServer::start(home.path(), &[]);
     server.wait_for("/readyz", |status, body| {
         status == 503
-            && body.contains("has not brought all its tools: upstream `c`: the tool without a readable name")
+            && body.contains("has not brought all its tools: the tool without a readable name")
             && body.contains("1 more like it")
     });
 }
