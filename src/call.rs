@@ -2,6 +2,8 @@
 //!
 //! No wire shapes here: only `mcp` knows how an outcome looks on the wire.
 
+pub mod tokens;
+
 use std::time::Duration;
 
 use bytes::Bytes;

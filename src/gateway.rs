@@ -16,7 +16,6 @@ mod script;
 mod server;
 mod state;
 mod surface;
-mod tokens;
 mod view;
 
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};

@@ -4,6 +4,7 @@
 //! counted, not scored and not hinted at.
 
 mod api;
+pub mod discover;
 pub mod evaluate;
 mod exact;
 mod fields;

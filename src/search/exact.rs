@@ -1,7 +1,7 @@
 //! The exact-name rule: a tool that the question names comes first, whatever the score says.
 
 use super::text;
-use crate::catalog::{Catalog, ToolSet};
+use crate::catalog::{Tool, ToolSet};
 use crate::id::ToolNo;
 
 /// How a name was given.
@@ -23,14 +23,15 @@ type Digest = u64;
 pub(super) struct Names(Vec<(Digest, Kind, u32)>);
 
 impl Names {
-    pub(super) fn build(catalog: &Catalog) -> Self {
-        let mut names = Vec::with_capacity(catalog.len() * 4);
-        for (no, tool) in catalog.iter() {
-            for id in [tool.id.as_str(), &tool.wire_name] {
-                names.push((digest(&id.to_lowercase()), Kind::Id, no.0));
+    pub(super) fn build(tools: &[Tool]) -> Self {
+        let mut names = Vec::with_capacity(tools.len() * 4);
+        for (no, tool) in (0u32..).zip(tools) {
+            // Tools that no catalog named (candidates of `discover_tools`) have no id that anyone could know.
+            for id in [tool.id.as_str(), &tool.wire_name].into_iter().filter(|_| !tool.wire_name.is_empty()) {
+                names.push((digest(&id.to_lowercase()), Kind::Id, no));
             }
-            names.push((digest(&tool.name.to_lowercase()), Kind::Name, no.0));
-            names.push((digest(&squash(&tool.name)), Kind::Squashed, no.0));
+            names.push((digest(&tool.name.to_lowercase()), Kind::Name, no));
+            names.push((digest(&squash(&tool.name)), Kind::Squashed, no));
         }
         names.sort_unstable();
         names.dedup();
@@ -104,7 +105,6 @@ fn digest(name: &str) -> Digest {
 mod tests {
     use super::*;
     use crate::catalog::CatalogBuilder;
-    use crate::catalog::Tool;
     use crate::diagnostic::Diagnostics;
     use crate::id::{ToolId, UpstreamId};
     use crate::schema::SchemaText;
@@ -125,7 +125,7 @@ mod tests {
             ));
         }
         let catalog = builder.build(&mut Diagnostics::default());
-        let names = Names::build(&catalog);
+        let names = Names::build(catalog.tools());
         let mut visible = ToolSet::all(catalog.len());
         visible.remove(catalog.lookup("gitlab.list_issues").unwrap().0);
         names

@@ -56,12 +56,17 @@ pub struct ToolIndex {
 impl ToolIndex {
     /// Indexes a catalog.
     pub fn build(catalog: &Catalog, ranking: &Ranking) -> Self {
+        Self::of(catalog.tools(), ranking)
+    }
+
+    /// Indexes tools, numbered as they stand.
+    pub(super) fn of(tools: &[Tool], ranking: &Ranking) -> Self {
         let mut analyzer = Analyzer::new();
         let verbs = Verbs::new(ranking, &mut analyzer);
         let mut builder = Builder::new(ranking);
         let (mut upstreams, mut categories) = (HashMap::new(), HashMap::new());
-        let (mut facts, mut vectors) = (Vec::with_capacity(catalog.len()), Vec::with_capacity(catalog.len()));
-        for (doc, (_, tool)) in (0u32..).zip(catalog.iter()) {
+        let (mut facts, mut vectors) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
+        for (doc, tool) in (0u32..).zip(tools) {
             let texts = fields::texts(tool);
             builder.tool(doc, &texts, &mut analyzer);
             vectors.push(Table::shipped().embed(&fields::gist(tool)));
@@ -78,7 +83,7 @@ impl ToolIndex {
             vectors,
             upstreams,
             categories,
-            names: Names::build(catalog),
+            names: Names::build(tools),
             verbs,
             kin,
             stop_words: ranking.stop_words.iter().cloned().collect(),

@@ -89,13 +89,31 @@ struct Match {
     values: [f32; SIGNAL_NAMES.len()],
 }
 
+/// What a host says of one tool in place of the engine (seed 004), each 0 to 1.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HostValues {
+    pub(super) semantic: Option<f32>,
+    pub(super) graph: Option<f32>,
+    pub(super) freshness: Option<f32>,
+    pub(super) usage: Option<f32>,
+}
+
+/// A tool that matches, without order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scored {
+    pub(super) tool: ToolNo,
+    /// In steps, see [`unsteps`].
+    pub(super) score: i64,
+    pub(super) values: [f32; SIGNAL_NAMES.len()],
+}
+
 impl ToolIndex {
     /// The tools of `visible` that match, best first.
     pub fn search(&self, query: &Query<'_>, visible: &ToolSet) -> Results {
         let set = self.filtered(query, visible);
         let view = View { set: &set, count: set.count() };
         let text = query.text.trim();
-        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view) };
+        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[]) };
         let total = matches.len();
         let end = query.offset.saturating_add(query.limit).min(total);
         let key = |m: &Match| {
@@ -143,7 +161,7 @@ impl ToolIndex {
         in_index.zip(0..).map(|(tool, place)| Match { tool, place, named: false, score: 0, values }).collect()
     }
 
-    fn matches(&self, text: &str, view: View<'_>) -> Vec<Match> {
+    fn matches(&self, text: &str, view: View<'_>, host: &[HostValues]) -> Vec<Match> {
         let question = Question::read(text, self, view);
         let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
         let named = self.names.named(text, view.set);
@@ -161,7 +179,10 @@ impl ToolIndex {
             let Some(facts) = self.facts.get(tool.index()) else { continue };
             let (t, g) = (terms.get(tool.index()), trigrams.get(tool.index()));
             let named_at = named.iter().position(|n| *n == tool);
-            let near = self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v));
+            let host = host.get(tool.index()).copied().unwrap_or_default();
+            let near = host.semantic.unwrap_or_else(|| {
+                self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v))
+            });
             let over = near >= floor.semantic
                 || (t > 0.0 && t >= floor.terms * terms.possible)
                 || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
@@ -171,21 +192,52 @@ impl ToolIndex {
             let values = [
                 lexical.value(t, g, facts),
                 near,
-                kin.get(&facts.upstream).copied().unwrap_or(0.0),
+                host.graph.unwrap_or_else(|| kin.get(&facts.upstream).copied().unwrap_or(0.0)),
                 1.0,
-                if facts.deprecated { 0.0 } else { 1.0 },
-                0.0,
+                host.freshness.unwrap_or(if facts.deprecated { 0.0 } else { 1.0 }),
+                host.usage.unwrap_or(0.0),
             ];
-            let sum: f32 = values.iter().zip(&self.ranking.signals).map(|(v, w)| v * w).sum();
             matches.push(Match {
                 tool,
                 place: named_at.unwrap_or(usize::MAX),
                 named: named_at.is_some(),
-                score: steps(sum),
+                score: self.sum(&values),
                 values,
             });
         }
         matches
+    }
+
+    /// The weighted sum of the six signals.
+    fn sum(&self, values: &[f32; SIGNAL_NAMES.len()]) -> i64 {
+        steps(values.iter().zip(&self.ranking.signals).map(|(v, w)| v * w).sum())
+    }
+
+    /// Every visible tool that matches with its signals, in no order that means anything. What a host says of a
+    /// tool (by its number) stands in place of what would be computed; a name given exactly is lexically perfect.
+    /// Without words every visible tool matches.
+    pub(super) fn scored(&self, text: &str, visible: &ToolSet, host: &[HostValues]) -> Vec<Scored> {
+        let view = View { set: visible, count: visible.count() };
+        let browse = text.is_empty();
+        let matches = if browse { self.browse(view) } else { self.matches(text, view, host) };
+        let scored = matches.into_iter().map(|mut m| {
+            let told = host.get(m.tool.index()).copied().unwrap_or_default();
+            if browse {
+                let or = |value: Option<f32>, other: f32| value.unwrap_or(other);
+                m.values = [
+                    0.0,
+                    or(told.semantic, 0.0),
+                    or(told.graph, 0.0),
+                    1.0,
+                    or(told.freshness, 1.0),
+                    or(told.usage, 0.0),
+                ];
+            } else if let (true, Some(lexical)) = (m.named, m.values.first_mut()) {
+                *lexical = 1.0;
+            }
+            Scored { tool: m.tool, score: self.sum(&m.values), values: m.values }
+        });
+        scored.collect()
     }
 
     fn term_scores(&self, question: &Question, view: View<'_>) -> Scores {
@@ -293,6 +345,6 @@ fn steps(score: f32) -> i64 {
 }
 
 #[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "steps are far below 2^52")]
-fn unsteps(steps: i64) -> f64 {
+pub(super) fn unsteps(steps: i64) -> f64 {
     steps as f64 / SCORE_STEPS
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::call::tokens::{TokenCost, cost_of, smallest_budget, tokens_of};
 use crate::call::{ErrorCode, Omission, ToolError};
 use crate::catalog::{Availability, Tool, ToolAnnotations};
 use crate::cursor::Digest;
@@ -15,7 +16,6 @@ use crate::search::{Filters, Hit, Query, Results};
 use crate::upstream::UpstreamState;
 
 use super::super::Gateway;
-use super::super::tokens::{TokenCost, cost_of, smallest_budget, tokens_of};
 use super::super::view::View;
 use super::args;
 

@@ -7,17 +7,17 @@ const BYTES_PER_TOKEN: usize = 4;
 
 /// The exact cost of the answer it stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct TokenCost {
+pub struct TokenCost {
     /// ceil(bytes / 4) of the complete serialized answer, this number included.
-    pub(super) estimated_tokens: usize,
+    pub estimated_tokens: usize,
     /// What was allowed.
-    pub(super) budget: usize,
+    pub budget: usize,
     /// Whether the first is at most the second.
-    pub(super) within_budget: bool,
+    pub within_budget: bool,
 }
 
 /// The tokens of a number of bytes.
-pub(super) fn tokens_of(bytes: usize) -> usize {
+pub fn tokens_of(bytes: usize) -> usize {
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
@@ -25,7 +25,7 @@ pub(super) fn tokens_of(bytes: usize) -> usize {
 ///
 /// The number is part of what it counts. A larger number never makes the answer shorter (more digits, and
 /// `false` is longer than `true`), so counting up from zero ends at the least fixed point in a few rounds.
-pub(super) fn cost_of(budget: usize, bytes: impl Fn(TokenCost) -> usize) -> TokenCost {
+pub fn cost_of(budget: usize, bytes: impl Fn(TokenCost) -> usize) -> TokenCost {
     let cost =
         |tokens: usize| TokenCost { estimated_tokens: tokens, budget, within_budget: tokens <= budget };
     let mut tokens = 0;
@@ -39,7 +39,7 @@ pub(super) fn cost_of(budget: usize, bytes: impl Fn(TokenCost) -> usize) -> Toke
 }
 
 /// The smallest budget in which an answer fits, where `bytes` is as for [`cost_of`].
-pub(super) fn smallest_budget(bytes: impl Fn(TokenCost) -> usize) -> usize {
+pub fn smallest_budget(bytes: impl Fn(TokenCost) -> usize) -> usize {
     let mut budget = 0;
     loop {
         let tokens = cost_of(budget, &bytes).estimated_tokens;
