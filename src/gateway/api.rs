@@ -62,7 +62,7 @@ impl RequestContext {
     }
 }
 
-/// A tool as a list shows it. Clones are cheap: all parts are shared.
+/// A tool as a list shows it. Made once per generation and shared by every page that shows it.
 #[derive(Debug, Clone)]
 pub struct ToolEntry {
     /// The wire name: what a caller writes in `tools/call`.
@@ -97,8 +97,10 @@ impl ToolEntry {
 /// One page of the list of tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolPage {
+    /// The generation that the entries are of.
+    pub generation: Generation,
     /// The entries: on the first page the meta-tools come first, then tools in id order.
-    pub tools: Vec<ToolEntry>,
+    pub tools: Vec<Arc<ToolEntry>>,
     /// The token of the next page, if there is one.
     pub next_cursor: Option<String>,
 }

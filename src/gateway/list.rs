@@ -1,12 +1,13 @@
 //! `tools/list`: meta-tools first, then what the caller may see, in id order, in pages bounded twice.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::catalog::Tool;
 use crate::cursor::Digest;
 use crate::id::ToolNo;
 use crate::limits;
 use crate::policy::DiscoveryMode;
+use crate::snapshot::Snapshot;
 
 use super::view::View;
 use super::{Gateway, ListError, RequestContext, ToolEntry, ToolPage};
@@ -26,10 +27,10 @@ impl Gateway {
             Some(_) if view.mode == DiscoveryMode::Compact => return Err(ListError::BadCursor),
             Some(token) => self.cursor_key(&view.snapshot).open(&binding, token)?,
         };
-        let mut page = ToolPage::default();
+        let mut page = ToolPage { generation: view.snapshot.generation, ..ToolPage::default() };
         let mut bytes = 0;
         if cursor.is_none() {
-            bytes = view.shelf.meta.iter().map(ToolEntry::bytes).sum();
+            bytes = view.shelf.meta_bytes;
             page.tools.clone_from(&view.shelf.meta);
             if ctx.negotiated.is_progressive() {
                 // The entry catalog is in the order of names, as the extension promises.
@@ -39,17 +40,19 @@ impl Gateway {
         if view.mode == DiscoveryMode::Compact {
             return Ok(page);
         }
+        let listing = self.listing(&view.snapshot);
         let last = page.tools.len() + view.snapshot.settings.page_size;
+        page.tools.reserve(view.snapshot.settings.page_size.min(view.shelf.tools));
         for (no, tool) in visible_from(&view, from) {
-            let entry = entry(tool);
-            bytes += entry.bytes();
+            let Some((entry, size)) = listing.entry(no, tool) else { continue };
+            bytes += size;
             // A page never ends empty: an entry larger than a page is a page of its own.
             let full = page.tools.len() >= last || bytes > limits::PAGE_BYTES_MAX;
             if full && !page.tools.is_empty() {
                 page.next_cursor = Some(self.cursor_key(&view.snapshot).seal(&binding, u64::from(no.0)));
                 break;
             }
-            page.tools.push(entry);
+            page.tools.push(Arc::clone(entry));
         }
         Ok(page)
     }
@@ -61,8 +64,28 @@ fn visible_from(view: &View, from: u64) -> impl Iterator<Item = (ToolNo, &Tool)>
     all.skip_while(move |no| u64::from(no.0) < from).filter_map(|no| Some((no, view.catalog().get(no)?)))
 }
 
+/// The entries of one generation with what they take on the wire, by tool number, each made when it is first
+/// shown: a page is a copy of pointers.
+#[derive(Debug)]
+pub(super) struct Listing(Vec<OnceLock<(Arc<ToolEntry>, usize)>>);
+
+impl Listing {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self(snapshot.catalog.tools().iter().map(|_| OnceLock::new()).collect())
+    }
+
+    fn entry(&self, no: ToolNo, tool: &Tool) -> Option<&(Arc<ToolEntry>, usize)> {
+        let made = || {
+            let entry = entry(tool);
+            let bytes = entry.bytes();
+            (Arc::new(entry), bytes)
+        };
+        self.0.get(no.index()).map(|cell| cell.get_or_init(made))
+    }
+}
+
 /// A catalog tool as it is listed.
-pub(super) fn entry(tool: &Tool) -> ToolEntry {
+fn entry(tool: &Tool) -> ToolEntry {
     ToolEntry {
         name: Arc::clone(&tool.wire_name),
         title: tool.title.clone(),

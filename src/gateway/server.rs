@@ -14,6 +14,7 @@ use crate::policy::DiscoveryMode;
 use crate::schema::{SchemaText, Validators};
 use crate::snapshot::{MetaTool, Publisher, Snapshot};
 
+use super::list::Listing;
 use super::view::{Shelf, View};
 use super::{CallAnswer, RequestContext, meta};
 
@@ -27,6 +28,7 @@ struct Shared {
     clock: Clock,
     validators: Arc<Validators>,
     shelves: ClassCache<Shelf>,
+    listings: ClassCache<Listing>,
     /// For page tokens where the settings name no key: they end with the process.
     own_key: CursorKey,
     announced: watch::Sender<Generation>,
@@ -49,6 +51,7 @@ impl Gateway {
             clock,
             validators,
             shelves: ClassCache::default(),
+            listings: ClassCache::default(),
             own_key: random_key(),
             announced,
         }))
@@ -104,6 +107,11 @@ impl Gateway {
 
     pub(super) fn shelves(&self) -> &ClassCache<Shelf> {
         &self.0.shelves
+    }
+
+    /// The entries of a generation's tools. They are one class: an entry does not depend on who sees it.
+    pub(super) fn listing(&self, snapshot: &Snapshot) -> Arc<Listing> {
+        self.0.listings.get(snapshot.generation, [0; 32], || Listing::of(snapshot))
     }
 
     /// The key of page tokens: the settings', so that nodes share it, else this process's own.

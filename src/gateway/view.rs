@@ -41,7 +41,9 @@ pub(super) struct Shelf {
     /// Upstreams in id order with the number of tools.
     pub(super) upstreams: BTreeMap<UpstreamId, usize>,
     /// The meta-tools as they are listed.
-    pub(super) meta: Vec<ToolEntry>,
+    pub(super) meta: Vec<Arc<ToolEntry>>,
+    /// What they take on the wire.
+    pub(super) meta_bytes: usize,
     /// Surface hashes by the tier of the caller, which is part of them.
     hashes: Mutex<BTreeMap<Option<Arc<str>>, Hash>>,
 }
@@ -59,6 +61,7 @@ impl Shelf {
         categories.sort_by_key(|(_, tools)| std::cmp::Reverse(*tools));
         let mut shelf = Self { tools: visible.count(), categories, upstreams, ..Self::default() };
         shelf.meta = meta::entries(&snapshot.settings.name, &shelf);
+        shelf.meta_bytes = shelf.meta.iter().map(|entry| entry.bytes()).sum();
         shelf
     }
 
@@ -108,7 +111,8 @@ impl View {
     /// The view over a snapshot that was taken before: a request sees one only.
     pub(super) fn over(gateway: &Gateway, ctx: &RequestContext, snapshot: Arc<Snapshot>) -> Self {
         let roster = snapshot.policy.roster(&snapshot.catalog, &ctx.principal);
-        let class = class_of(&roster.visible);
+        // The class of a caller is the set of tools it sees, nothing else: equal sets share pages and tokens.
+        let class = roster.shown();
         let shelf =
             gateway.shelves().get(snapshot.generation, class, || Shelf::of(&snapshot, &roster.visible));
         let asked = asked_mode(&snapshot, ctx);
@@ -137,15 +141,6 @@ impl View {
     pub(super) fn binding<'a>(&self, purpose: &'a str, question: Digest) -> Binding<'a> {
         Binding { purpose, class: self.class, question, state: self.snapshot.state }
     }
-}
-
-/// The class of a caller is the set of tools it sees, nothing else: equal sets share pages and tokens.
-fn class_of(visible: &ToolSet) -> ClassDigest {
-    let mut hasher = blake3::Hasher::new();
-    for word in visible.words() {
-        hasher.update(&word.to_le_bytes());
-    }
-    *hasher.finalize().as_bytes()
 }
 
 fn asked_mode(snapshot: &Snapshot, ctx: &RequestContext) -> (DiscoveryMode, ModeSource) {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::counters::Counters;
@@ -22,7 +21,7 @@ use super::session::{Sessions, Underway};
 use super::streams::StreamCounts;
 use crate::clock::Clock;
 use crate::gateway::RequestContext;
-use crate::id::{Generation, Scope};
+use crate::id::Scope;
 use crate::policy::ScopeChallenge;
 
 /// The MCP server: both eras over any transport. Shared by every connection.
@@ -33,7 +32,6 @@ pub struct Mcp {
     pub(super) counters: Counters,
     pub(super) streams: StreamCounts,
     pub(super) drain: CancellationToken,
-    pub(super) generations: watch::Receiver<Generation>,
     correlation: Correlation,
 }
 
@@ -91,10 +89,8 @@ impl Mcp {
     /// A server over the use cases.
     pub fn new(service: Arc<dyn Service>, clock: Clock) -> Arc<Self> {
         let prefix = getrandom::u32().unwrap_or_default();
-        let generations = service.changes();
         Arc::new(Self {
             service,
-            generations,
             sessions: Sessions::new(clock),
             entries: Entries::default(),
             counters: Counters::default(),

@@ -1,7 +1,7 @@
 //! Entries of `tools/list`, serialised once per tool and shape.
 //!
-//! A remembered entry holds the parts it was made from and is used only while they are the very same
-//! allocations, so it can never be stale; it is dropped with its generation.
+//! An entry is remembered under its own address and held as long as it is remembered, so its bytes can never be
+//! another's; all are dropped with their generation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::encode::write_json;
 use super::revision::Revision;
 use crate::catalog::ToolAnnotations;
-use crate::gateway::ToolEntry;
+use crate::gateway::{ToolEntry, ToolPage};
 use crate::id::Generation;
 use crate::schema::SchemaText;
 
@@ -52,32 +52,20 @@ fn is_object_schema(schema: &SchemaText) -> bool {
     schema.value().get("type").and_then(serde_json::Value::as_str) == Some("object")
 }
 
+/// Entries remembered at once: more than a catalog has. Meta-tools come anew with every class of callers, and
+/// what does not fit is serialised each time.
+const KEPT_MAX: usize = 65_536;
+
 #[derive(Debug)]
 struct Kept {
-    entry: ToolEntry,
+    /// Held so that no other entry can come to lie at its address, which is its key.
+    entry: Arc<ToolEntry>,
     shapes: [Option<Bytes>; 3],
 }
 
 impl Kept {
-    fn is_of(&self, entry: &ToolEntry) -> bool {
-        let text = |a: Option<&Arc<str>>, b: Option<&Arc<str>>| match (a, b) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        };
-        let schema = |a: Option<&SchemaText>, b: Option<&SchemaText>| {
-            a.map(|s| (s.as_str().as_ptr(), s.len())) == b.map(|s| (s.as_str().as_ptr(), s.len()))
-        };
-        Arc::ptr_eq(&self.entry.name, &entry.name)
-            && Arc::ptr_eq(&self.entry.description, &entry.description)
-            && text(self.entry.title.as_ref(), entry.title.as_ref())
-            && schema(Some(&self.entry.input_schema), Some(&entry.input_schema))
-            && schema(self.entry.output_schema.as_ref(), entry.output_schema.as_ref())
-            && self.entry.annotations == entry.annotations
-    }
-
-    fn get(&self, entry: &ToolEntry, shape: Shape) -> Option<Bytes> {
-        self.shapes.get(slot(shape))?.clone().filter(|_| self.is_of(entry))
+    fn get(&self, shape: Shape) -> Option<&Bytes> {
+        self.shapes.get(slot(shape))?.as_ref()
     }
 }
 
@@ -96,57 +84,58 @@ pub(super) struct Entries(RwLock<Table>);
 #[derive(Debug, Default)]
 struct Table {
     generation: Generation,
-    kept: HashMap<Arc<str>, Kept>,
+    /// By the address of the entry.
+    kept: HashMap<usize, Kept>,
+}
+
+fn key(entry: &Arc<ToolEntry>) -> usize {
+    Arc::as_ptr(entry).addr()
 }
 
 impl Entries {
     /// Appends `[entry, entry, …]` in the shape of `revision`.
-    pub(super) fn write(
-        &self,
-        out: &mut Vec<u8>,
-        generation: Generation,
-        revision: Revision,
-        tools: &[ToolEntry],
-    ) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, revision: Revision, page: &ToolPage) {
         let wanted = Shape::of(revision);
-        let mut fresh: Vec<(&ToolEntry, Shape, Bytes)> = Vec::new();
+        let mut fresh: Vec<(&Arc<ToolEntry>, Shape, Bytes)> = Vec::new();
         let table = self.0.read().unwrap_or_else(PoisonError::into_inner);
         out.push(b'[');
-        for (i, entry) in tools.iter().enumerate() {
+        for (i, entry) in page.tools.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            let kept = table.kept.get(&entry.name);
+            let kept = table.kept.get(&key(entry));
             // The wanted slot is also filled where the bytes are shared, so that nothing is folded twice.
-            if let Some(bytes) = kept.and_then(|k| k.get(entry, wanted)) {
-                out.extend_from_slice(&bytes);
+            if let Some(bytes) = kept.and_then(|k| k.get(wanted)) {
+                out.extend_from_slice(bytes);
                 continue;
             }
             let folded = wanted.folded(entry);
-            let bytes = kept.and_then(|k| k.get(entry, folded)).unwrap_or_else(|| serialise(entry, folded));
+            let bytes = kept.and_then(|k| k.get(folded)).cloned().unwrap_or_else(|| serialise(entry, folded));
             out.extend_from_slice(&bytes);
             fresh.push((entry, folded, bytes));
         }
         out.push(b']');
         drop(table);
         if !fresh.is_empty() {
-            self.keep(generation, wanted, fresh);
+            self.keep(page.generation, wanted, fresh);
         }
     }
 
-    fn keep(&self, generation: Generation, wanted: Shape, fresh: Vec<(&ToolEntry, Shape, Bytes)>) {
+    fn keep(&self, generation: Generation, wanted: Shape, fresh: Vec<(&Arc<ToolEntry>, Shape, Bytes)>) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if table.generation != generation {
-            (table.generation, table.kept) = (generation, HashMap::new());
+        match generation.cmp(&table.generation) {
+            // A page that began before the reload: its entries will not be asked for again.
+            std::cmp::Ordering::Less => return,
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => *table = Table { generation, kept: HashMap::new() },
         }
-        for (entry, folded, bytes) in fresh {
+        let room = KEPT_MAX.saturating_sub(table.kept.len());
+        for (entry, folded, bytes) in fresh.into_iter().take(room) {
             let kept = table
                 .kept
-                .entry(Arc::clone(&entry.name))
-                .or_insert_with(|| Kept { entry: entry.clone(), shapes: [None, None, None] });
-            if !kept.is_of(entry) {
-                *kept = Kept { entry: entry.clone(), shapes: [None, None, None] };
-            }
+                .entry(key(entry))
+                .or_insert_with(|| Kept { entry: Arc::clone(entry), shapes: [None, None, None] });
+            debug_assert!(Arc::ptr_eq(&kept.entry, entry), "an address is one entry");
             for shape in [wanted, folded] {
                 if let Some(place) = kept.shapes.get_mut(slot(shape)) {
                     *place = Some(bytes.clone());
@@ -204,25 +193,35 @@ mod tests {
         }
     }
 
-    fn list(entries: &Entries, generation: u64, revision: Revision, tools: &[ToolEntry]) -> Value {
+    fn page(generation: u64, tools: Vec<ToolEntry>) -> ToolPage {
+        ToolPage {
+            generation: Generation(generation),
+            tools: tools.into_iter().map(Arc::new).collect(),
+            next_cursor: None,
+        }
+    }
+
+    fn list(entries: &Entries, revision: Revision, page: &ToolPage) -> Value {
         let mut out = Vec::new();
-        entries.write(&mut out, Generation(generation), revision, tools);
+        entries.write(&mut out, revision, page);
         json::parse(&out, 100_000).unwrap()
     }
 
     #[test]
     fn every_revision_gets_its_shape_first_and_warm() {
         let entries = Entries::default();
-        let tools = [entry("a", Some(json!({"type": "object"}))), entry("b", Some(json!({"type": "array"})))];
+        let tools =
+            vec![entry("a", Some(json!({"type": "object"}))), entry("b", Some(json!({"type": "array"})))];
+        let page = page(1, tools);
         for _ in 0..2 {
-            let oldest = list(&entries, 1, Revision::V2025_03_26, &tools);
+            let oldest = list(&entries, Revision::V2025_03_26, &page);
             assert!(oldest[0].get("title").is_none() && oldest[0].get("outputSchema").is_none());
             assert_eq!(oldest[0]["annotations"], json!({"readOnlyHint": true}));
-            let session = list(&entries, 1, Revision::V2025_11_25, &tools);
+            let session = list(&entries, Revision::V2025_11_25, &page);
             assert_eq!(session[0]["outputSchema"], json!({"type": "object"}));
             assert!(session[1].get("outputSchema").is_none(), "the session wire takes objects only");
             assert_eq!(session[1]["title"], "T \"quoted\"");
-            let stateless = list(&entries, 1, Revision::V2026_07_28, &tools);
+            let stateless = list(&entries, Revision::V2026_07_28, &page);
             assert_eq!(stateless[1]["outputSchema"], json!({"type": "array"}));
         }
     }
@@ -230,17 +229,14 @@ mod tests {
     #[test]
     fn a_changed_tool_is_never_answered_from_memory() {
         let entries = Entries::default();
-        let mut tool = entry("a", None);
-        let before = list(&entries, 1, Revision::V2026_07_28, std::slice::from_ref(&tool));
-        tool.description = Arc::from("another");
-        let after = list(&entries, 1, Revision::V2026_07_28, std::slice::from_ref(&tool));
-        assert_eq!(
-            (&before[0]["description"], &after[0]["description"]),
-            (&json!("does\nthings"), &json!("another"))
-        );
-        tool.annotations.read_only = None;
-        let last = list(&entries, 2, Revision::V2026_07_28, std::slice::from_ref(&tool));
-        assert!(last[0].get("annotations").is_none());
-        assert_eq!(entries.0.read().unwrap().kept.len(), 1);
+        let tool = entry("a", None);
+        let old = page(1, vec![tool.clone()]);
+        assert_eq!(list(&entries, Revision::V2026_07_28, &old)[0]["description"], "does\nthings");
+        let changed = ToolEntry { description: Arc::from("another"), ..tool };
+        let new = page(2, vec![changed]);
+        assert_eq!(list(&entries, Revision::V2026_07_28, &new)[0]["description"], "another");
+        assert_eq!(list(&entries, Revision::V2026_07_28, &old)[0]["description"], "does\nthings");
+        let kept: Vec<usize> = entries.0.read().unwrap().kept.keys().copied().collect();
+        assert_eq!(kept, [key(&new.tools[0])], "a late page of an old generation leaves nothing behind");
     }
 }

@@ -49,10 +49,9 @@ impl Mcp {
             .service
             .list_tools(&exchange.ctx, cursor.as_deref())
             .map_err(|e| RpcError::invalid_params(e.to_string()))?;
-        let generation = *self.generations.borrow();
         let bytes = page.tools.iter().map(|t| t.description.len() + t.input_schema.len() + 256).sum();
         let mut writer = ResultWriter::new(id, bytes);
-        self.entries.write(writer.member("tools"), generation, exchange.revision, &page.tools);
+        self.entries.write(writer.member("tools"), exchange.revision, &page);
         if let Some(next) = &page.next_cursor {
             writer.put("nextCursor", next);
         }

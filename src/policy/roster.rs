@@ -34,6 +34,7 @@ pub struct Roster {
     /// Tools whose arguments decide.
     pub conditional: ToolSet,
     class: [u8; 32],
+    shown: [u8; 32],
     pub(super) columns: Vec<Column>,
 }
 
@@ -41,6 +42,11 @@ impl Roster {
     /// A hash that two callers share only if their rosters are equal: for cache keys and cursors.
     pub fn class(&self) -> [u8; 32] {
         self.class
+    }
+
+    /// A hash of the visible tools alone: callers who see the same tools share it, however they stand.
+    pub fn shown(&self) -> [u8; 32] {
+        self.shown
     }
 
     /// How a visible tool stands; `None` for every other, without telling why.
@@ -264,6 +270,8 @@ impl Compiled {
         let confirm = rest(confirm, &[&challenged]);
         let callable = rest(allow, &[&challenged, &confirm]);
         let conditional = rest(depends, &[&challenged, &confirm, &callable]);
-        Roster { visible, callable, challenged, confirm, conditional, class, columns }
+        let bits: Vec<u8> = visible.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+        let shown = *blake3::hash(&bits).as_bytes();
+        Roster { visible, callable, challenged, confirm, conditional, class, shown, columns }
     }
 }

@@ -1,7 +1,8 @@
 //! Kind `catalog`: definitions from a file of JSON lines, with nothing behind them. They are listed and
 //! searched like any other tool; a call answers that the tool is unavailable.
 
-use std::collections::HashSet;
+use std::borrow::{Borrow, Cow};
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,6 +69,33 @@ struct Hints {
     destructive_hint: Option<bool>,
     idempotent_hint: Option<bool>,
     open_world_hint: Option<bool>,
+}
+
+/// The members of a record as they stand: only those that a filter names become values.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Members<'a>(#[serde(borrow)] HashMap<Name<'a>, &'a RawValue>);
+
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Borrow<str> for Name<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Members<'_> {
+    fn fit(&self, filter: &Object) -> bool {
+        filter.iter().all(|(name, wanted)| {
+            let found = self.0.get(name.as_str());
+            found.is_some_and(|raw| {
+                json::parse(raw.get().as_bytes(), limits::TOOL_DEFINITION_BYTES_MAX)
+                    .is_ok_and(|v| v == *wanted)
+            })
+        })
+    }
 }
 
 /// One copy of each text that many tools share.
@@ -150,8 +178,8 @@ impl Load<'_> {
 
     fn line(&mut self, number: usize, line: &[u8]) {
         if !self.filter.is_empty() {
-            match json::parse_as::<Object>(line, limits::TOOL_DEFINITION_BYTES_MAX) {
-                Ok(record) if self.filter.iter().any(|(k, v)| record.get(k) != Some(v)) => return,
+            match json::parse_as::<Members<'_>>(line, limits::TOOL_DEFINITION_BYTES_MAX) {
+                Ok(record) if !record.fit(self.filter) => return,
                 Ok(_) => {}
                 Err(e) => return self.problem(number, e.to_string()),
             }

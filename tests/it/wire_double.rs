@@ -25,7 +25,7 @@ pub(crate) const PAGE: usize = 3;
 
 /// Use cases whose tools do what their names say.
 pub(crate) struct Double {
-    tools: Mutex<Vec<ToolEntry>>,
+    tools: Mutex<Vec<Arc<ToolEntry>>>,
     changes: watch::Sender<Generation>,
     /// Calls that noticed a cancellation.
     pub(crate) cancelled: AtomicUsize,
@@ -35,15 +35,15 @@ pub(crate) struct Double {
     pub(crate) ended: AtomicUsize,
 }
 
-fn entry(name: &str, schema: &Value) -> ToolEntry {
-    ToolEntry {
+fn entry(name: &str, schema: &Value) -> Arc<ToolEntry> {
+    Arc::new(ToolEntry {
         name: Arc::from(name),
         title: Some(Arc::from(format!("The {name} tool"))),
         description: Arc::from(format!("Does {name}.")),
         input_schema: SchemaText::of(schema),
         output_schema: (name == "echo").then(|| SchemaText::of(&json!({"type": "object"}))),
         annotations: ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() },
-    }
+    })
 }
 
 impl Double {
@@ -124,7 +124,8 @@ impl Service for Double {
         let tools = self.tools.lock().unwrap();
         let to = (from + PAGE).min(tools.len());
         let page = tools.get(from..to).ok_or(ListError::BadCursor)?.to_vec();
-        Ok(ToolPage { tools: page, next_cursor: (to < tools.len()).then(|| to.to_string()) })
+        let generation = *self.changes.borrow();
+        Ok(ToolPage { generation, tools: page, next_cursor: (to < tools.len()).then(|| to.to_string()) })
     }
 
     fn call_tool<'a>(&'a self, ctx: &'a RequestContext, call: ToolCall) -> CallFuture<'a> {

@@ -34,7 +34,7 @@ pub(in super::super) fn input_schema(tool: MetaTool) -> SchemaText {
 }
 
 /// The entries of all meta-tools for one class of callers, in the order of listing.
-pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<ToolEntry> {
+pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<Arc<ToolEntry>> {
     MetaTool::ALL
         .into_iter()
         .map(|tool| ToolEntry {
@@ -45,6 +45,7 @@ pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<ToolEntry> {
             output_schema: None,
             annotations: annotations(tool),
         })
+        .map(Arc::new)
         .collect()
 }
 
