@@ -2,6 +2,7 @@
 //! Always run over a window wider than what is kept, so that a secret across the cut is still found.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// What stands in place of a secret.
 const REPLACED: &str = "[secret removed]";
@@ -45,13 +46,36 @@ const NAMES: [&str; 13] = [
     "connectionstring",
 ];
 
+/// Bytes at which a secret can begin: those of the tables above, of a key's and a URL's marks. All others, most
+/// of a text, are passed by without a look at the patterns.
+static LEADS: LazyLock<[bool; 256]> = LazyLock::new(|| {
+    let mut leads = [false; 256];
+    let mut add = |byte: u8| {
+        if let Some(slot) = leads.get_mut(usize::from(byte)) {
+            *slot = true;
+        }
+    };
+    PREFIXES.iter().filter_map(|(prefix, _)| prefix.bytes().next()).for_each(&mut add);
+    for first in NAMES.iter().chain(&["bearer"]).filter_map(|name| name.bytes().next()) {
+        add(first.to_ascii_lowercase());
+        add(first.to_ascii_uppercase());
+    }
+    b"\":-".iter().copied().for_each(&mut add);
+    leads
+});
+
 /// Replaces what looks like a secret. Borrowed where there was none.
 pub(super) fn scrub(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
     let mut at = 0;
     let bytes = text.as_bytes();
-    while at < bytes.len() {
+    let leads = &*LEADS;
+    while let Some(first) = bytes.get(at) {
+        if !leads.get(usize::from(*first)).is_some_and(|lead| *lead) {
+            at += 1;
+            continue;
+        }
         match secret_at(text, at) {
             Some((start, end)) => {
                 out.push_str(text.get(from..start).unwrap_or_default());
@@ -151,6 +175,9 @@ fn bearer(rest: &str) -> Option<(usize, usize)> {
 
 /// `scheme://user:password@host`: the password goes.
 fn url_password(text: &str, at: usize) -> Option<(usize, usize)> {
+    if text.as_bytes().get(at) != Some(&b':') {
+        return None;
+    }
     let rest = text.get(at..)?.strip_prefix("://")?;
     let authority =
         rest.get(..run(rest, |b| !b.is_ascii_whitespace() && !matches!(b, b'/' | b'"' | b'?' | b'\\')))?;
