@@ -94,7 +94,7 @@ impl Gateway {
     pub fn contracts(&self, ctx: &RequestContext) -> Vec<ToolContract> {
         let view = View::of(self, ctx);
         let mut rows: Vec<ToolContract> = view.tools().map(|(_, tool)| ToolContract::of(tool)).collect();
-        rows.extend(view.shelf.meta.iter().map(own_contract));
+        rows.extend(view.shelf.meta.iter().map(|tool| own_contract(tool)));
         rows.sort_by(|a, b| a.id.cmp(&b.id));
         rows
     }
@@ -121,7 +121,7 @@ impl View {
 
     pub(super) fn manifest(&self) -> Manifest {
         let mut tools: Vec<ManifestTool> = self.tools().map(|(_, tool)| ManifestTool::of(tool)).collect();
-        tools.extend(self.shelf.meta.iter().map(ManifestTool::own));
+        tools.extend(self.shelf.meta.iter().map(|tool| ManifestTool::own(tool)));
         tools.sort_by(|a, b| a.id.cmp(&b.id));
         Manifest {
             manifest_version: MANIFEST_VERSION,
