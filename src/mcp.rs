@@ -16,6 +16,7 @@ mod headers;
 mod http;
 mod listen;
 mod methods;
+mod outlive;
 mod params;
 mod progress;
 mod revision;

@@ -1,8 +1,10 @@
 //! `tools/list` and `tools/call`.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +15,7 @@ use super::discover::put_caching;
 use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId, read_object};
 use super::error::{INTERNAL_ERROR, RpcError};
+use super::outlive::Outliving;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::CallAnswer;
 use crate::json::Object;
@@ -59,8 +62,8 @@ impl Mcp {
         Ok(writer.finish(exchange.revision, None, &self.server_info()))
     }
 
-    /// `tools/call`. The call runs as a task of its own: a connection that goes away does not take it along,
-    /// only `exchange.ctx.cancel` ends it, and then it may still tell its upstream.
+    /// `tools/call`. A connection that goes away does not take the call along: only `exchange.ctx.cancel` ends
+    /// it, and then it may still tell its upstream.
     pub(super) async fn call_tool(
         self: &Arc<Self>,
         exchange: Exchange,
@@ -73,14 +76,16 @@ impl Mcp {
         };
         let cancel = exchange.ctx.cancel.clone();
         let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None };
-        let task = tokio::spawn(Arc::clone(self).run_call(exchange, id.clone(), call));
+        let running = AssertUnwindSafe(Arc::clone(self).run_call(exchange, id.clone(), call)).catch_unwind();
+        let mut running = Outliving::new(running);
         let answer = tokio::select! {
             biased;
-            answer = task => answer,
+            answer = &mut running => answer,
             () = cancel.cancelled() => return Answer::Cancelled,
         };
-        answer.unwrap_or_else(|fault| {
-            tracing::error!(error = %fault, "a call ended abnormally");
+        answer.unwrap_or_else(|_panic| {
+            // The panic hook has logged what and where.
+            tracing::error!("a call ended abnormally");
             Answer::Failed(RpcError::new(
                 INTERNAL_ERROR,
                 "a fault inside docent ended the call; its log says more",
