@@ -209,7 +209,7 @@ async fn spoilt(fault: &str, text: String) -> Response {
     let json = |text: String| ([(CONTENT_TYPE, "application/json")], text).into_response();
     match fault {
         "slow" => {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             json(text)
         }
         "500" => {

@@ -238,7 +238,7 @@ fn call(home: &TestHome, url: &str, tool: &str, args: &Value) -> Value {
     let (_, out) = run(home, url, &["call", tool, &args.to_string(), "--json"]);
     assert!(!out.contains("SECRET"), "{tool}: {out}");
     let start = out.find('{').unwrap_or_else(|| panic!("{tool}: {out}"));
-    let mut values = serde_json::Deserializer::from_str(&out[start..]).into_iter::<Value>();
+    let mut values = serde_json::Deserializer::from_str(out.get(start..).unwrap()).into_iter::<Value>();
     let result = values.next().unwrap().unwrap();
     result["structuredContent"].clone()
 }
