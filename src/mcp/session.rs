@@ -8,9 +8,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::envelope::RequestId;
+use super::envelope::{Params, RequestId};
 use super::revision::Revision;
 use crate::clock::Clock;
 use crate::gateway::{Negotiated, Surface};
@@ -153,6 +155,21 @@ impl Running {
     pub(super) fn cancel(&self, id: &str) {
         if let Some(token) = self.map().remove(id) {
             token.cancel();
+        }
+    }
+
+    /// What a client tells of its requests: a cancellation. What is not known is nothing to fail over.
+    pub(super) fn notified(&self, method: &str, params: &Params) {
+        #[derive(Deserialize)]
+        struct Cancelled {
+            #[serde(rename = "requestId")]
+            request: Box<RawValue>,
+        }
+        if method == "notifications/cancelled"
+            && let Ok(cancelled) = params.read::<Cancelled>()
+            && let Some(id) = RequestId::from_raw(&cancelled.request)
+        {
+            self.cancel(id.as_str());
         }
     }
 

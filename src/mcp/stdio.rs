@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -107,7 +105,9 @@ impl StdioPeer {
                     RpcError::invalid_request("a batch is taken only after `initialize` with 2025-03-26");
                 self.send(error_response(None, &error)).await;
             }
-            Ok(Incoming::One(Message::Notification { method, params })) => self.notified(&method, &params),
+            Ok(Incoming::One(Message::Notification { method, params })) => {
+                self.running.notified(&method, &params);
+            }
             Ok(Incoming::One(Message::Response)) => {}
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 self.request(id, method, params).await;
@@ -257,20 +257,6 @@ impl StdioPeer {
         }
     }
 
-    fn notified(&self, method: &str, params: &Params) {
-        #[derive(Deserialize)]
-        struct Cancelled {
-            #[serde(rename = "requestId")]
-            request: Box<RawValue>,
-        }
-        if method == "notifications/cancelled"
-            && let Ok(cancelled) = params.read::<Cancelled>()
-            && let Some(id) = RequestId::from_raw(&cancelled.request)
-        {
-            self.running.cancel(id.as_str());
-        }
-    }
-
     /// A batch of 2025-03-26: answered as one line, in order.
     async fn batch(self: Arc<Self>, items: Vec<Result<Message, Fault>>) {
         let answers =
@@ -287,7 +273,7 @@ impl StdioPeer {
             Err(fault) => return Some(error_response(fault.id.as_ref(), &fault.error)),
             Ok(Message::Response) => return None,
             Ok(Message::Notification { method, params }) => {
-                self.notified(&method, &params);
+                self.running.notified(&method, &params);
                 return None;
             }
             Ok(Message::Request { id, method, params }) => (id, method, params),

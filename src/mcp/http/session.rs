@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::{HttpReply, HttpRequest, neither, refusal};
 use crate::mcp::client::{Declared, Initialize, with_client};
@@ -113,7 +111,7 @@ impl Mcp {
         let Some(session) = self.sessions.find(id, &request.principal.subject) else {
             return HttpReply::no_session(None);
         };
-        notified(&session, method, params);
+        session.running.notified(method, params);
         HttpReply::Empty(202)
     }
 
@@ -154,7 +152,7 @@ impl Mcp {
             Err(fault) => Some(error_response(fault.id.as_ref(), &fault.error)),
             Ok(Message::Response) => None,
             Ok(Message::Notification { method, params }) => {
-                notified(session, &method, &params);
+                session.running.notified(&method, &params);
                 None
             }
             Ok(Message::Request { id, method, params }) => {
@@ -197,19 +195,4 @@ impl Mcp {
 
 fn still_running() -> RpcError {
     RpcError::invalid_request("a request with this id is still running in this session")
-}
-
-/// What a client tells in a session. What is not known is nothing to fail over.
-fn notified(session: &Session, method: &str, params: &Params) {
-    #[derive(Deserialize)]
-    struct Cancelled {
-        #[serde(rename = "requestId")]
-        request: Box<RawValue>,
-    }
-    if method == "notifications/cancelled"
-        && let Ok(cancelled) = params.read::<Cancelled>()
-        && let Some(id) = RequestId::from_raw(&cancelled.request)
-    {
-        session.running.cancel(id.as_str());
-    }
 }
