@@ -23,6 +23,7 @@ use crate::gateway::Gateway;
 use crate::id::Generation;
 use crate::schema::Validators;
 use crate::snapshot::{Home, HomeWatch, Publisher};
+use crate::store::Store;
 use crate::upstream::Registry;
 
 /// What a process brings along.
@@ -30,6 +31,8 @@ use crate::upstream::Registry;
 pub struct Options {
     /// The folder for what upstreams brought in earlier runs and other state; `None` keeps nothing.
     pub data: Option<PathBuf>,
+    /// The state that was opened in `data`; `None` keeps jobs and results until the process ends.
+    pub store: Option<Store>,
     /// The environment that references of settings are looked up in.
     pub environment: Environment,
     /// The time.

@@ -26,5 +26,6 @@ pub mod search;
 pub mod secret;
 pub mod settings;
 pub mod snapshot;
+pub mod store;
 pub mod transport;
 pub mod upstream;

@@ -7,6 +7,8 @@ use super::App;
 
 /// Upstreams that come up one after the other make one generation, not ten.
 const GATHER: Duration = Duration::from_millis(100);
+/// How often expired rows are taken out of the state: they are never handed out, this only makes room.
+const STORE_SWEEP: Duration = Duration::from_mins(5);
 
 impl App {
     /// Keeps the home up to date until the app is closed: edits are reloaded
@@ -21,6 +23,21 @@ impl App {
         self.tasks.spawn(async move { app.registry.keep_fresh(app.stop.clone()).await });
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
         self.tasks.spawn(async move { gateway.announce_changes(stop).await });
+        let app = Arc::clone(self);
+        self.tasks.spawn(async move { app.sweep_store().await });
+    }
+
+    /// Takes out of the state what has expired.
+    async fn sweep_store(&self) {
+        loop {
+            if let Err(error) = self.gateway.store().sweep(self.options.clock.unix_ms()).await {
+                tracing::warn!(error = %error, "what has expired could not be taken out of the state");
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(STORE_SWEEP) => {}
+            }
+        }
     }
 
     async fn follow_edits(&self) {

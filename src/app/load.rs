@@ -14,6 +14,7 @@ use crate::id::Generation;
 use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
 use crate::snapshot::{self, Home, HomeWatch, Publisher, Snapshot};
+use crate::store::Store;
 use crate::upstream::{Registry, UpstreamSet};
 
 use super::{App, Broken, Options};
@@ -33,12 +34,13 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     registry.adopt(upstreams);
     let publisher = Arc::new(Publisher::new(first));
     let clock = options.clock.clone();
+    let store = options.store.clone().unwrap_or_else(Store::in_memory);
     Ok(App {
         dir: dir.to_owned(),
         settings,
         diagnostics,
         registry,
-        gateway: Gateway::with_validators(Arc::clone(&publisher), clock, Arc::clone(&validators)),
+        gateway: Gateway::with(Arc::clone(&publisher), clock, Arc::clone(&validators), store),
         publisher,
         validators,
         built: Mutex::new((home, generation)),

@@ -33,7 +33,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let runtime = open::runtime()?;
-        let opened = runtime.block_on(App::open(&context.home, open::options(context, None, false)));
+        let opened = runtime.block_on(App::open(&context.home, open::options(context, None, None, false)));
         let mut summary = None;
         let mut diagnostics = match &opened {
             Err(broken) => broken.0.clone(),

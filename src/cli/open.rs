@@ -1,6 +1,6 @@
 //! Opens a home for one command: read, built, its upstreams asked as far as the command needs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::gateway::{Gateway, RequestContext};
 use crate::policy::Principal;
 use crate::script::stack;
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::upstream::UpstreamState;
 
 /// How long a command waits for its upstreams to end.
@@ -39,9 +40,19 @@ pub(super) struct Opened {
     runtime: Runtime,
 }
 
-/// What a command brings along. Only one that serves follows edits.
-pub(super) fn options(context: &Context, data: Option<PathBuf>, watch: bool) -> Options {
-    Options { data, environment: context.env.clone(), clock: Clock::system(), watch }
+/// What a command brings along. Only one that serves follows edits, and needs its state to survive it.
+pub(super) fn options(
+    context: &Context,
+    data: Option<PathBuf>,
+    store: Option<Store>,
+    watch: bool,
+) -> Options {
+    Options { data, store, environment: context.env.clone(), clock: Clock::system(), watch }
+}
+
+/// The state of a data directory for a command that can do without: then it says so.
+fn store(data: &Path) -> Option<Store> {
+    Store::open(data).inspect_err(|e| failure::say(format_args!("note: {e}; nothing is kept"))).ok()
 }
 
 /// A runtime: everything of a command is waited for in one place.
@@ -62,7 +73,9 @@ pub(super) fn open(context: &Context, reach: Reach) -> Result<Opened, Failure> {
         Reach::Files => None,
         Reach::Known | Reach::Upstreams => context.env.data_dir(context.data.as_deref(), &context.home).ok(),
     };
-    let opened = runtime.block_on(App::open(&context.home, options(context, data, false)));
+    // Only a call can leave something to be kept.
+    let store = data.as_deref().filter(|_| reach == Reach::Upstreams).and_then(store);
+    let opened = runtime.block_on(App::open(&context.home, options(context, data, store, false)));
     let app = opened.map_err(|e| Failure::Broken(e.0))?;
     super::logging::start(&context.env, &app.settings().telemetry, "warn");
     let upstreams = &app.gateway().snapshot().upstreams;

@@ -10,6 +10,7 @@ use crate::app::{App, ServeError};
 use crate::config::ListenAddress;
 use crate::limits::DRAIN_TIME;
 use crate::policy::{DiscoveryMode, Principal};
+use crate::store::Store;
 
 /// How long threads may take to end once everything else has.
 const THREAD_TIME: Duration = Duration::from_millis(500);
@@ -38,12 +39,11 @@ fn parse_mode(word: &str) -> Result<DiscoveryMode, String> {
 impl Serve {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let data = context.env.data_dir(context.data.as_deref(), &context.home).map_err(Failure::failed)?;
-        std::fs::create_dir_all(&data).map_err(|e| {
-            Failure::failed(format_args!("the data directory {} cannot be made: {e}", data.display()))
-        })?;
+        // Jobs and results that would silently not survive are worse than a server that does not start.
+        let store = Store::open(&data).map_err(Failure::failed)?;
         let runtime = open::runtime()?;
         let done = runtime.block_on(async {
-            let options = open::options(context, Some(data), true);
+            let options = open::options(context, Some(data), Some(store), true);
             let app = App::open(&context.home, options).await.map_err(|e| Failure::Broken(e.0))?;
             logging::start(&context.env, &app.settings().telemetry, "info");
             for diagnostic in &app.diagnostics().0 {

@@ -13,6 +13,7 @@ use crate::id::Generation;
 use crate::policy::DiscoveryMode;
 use crate::schema::{SchemaText, Validators};
 use crate::snapshot::{MetaTool, Publisher, Snapshot};
+use crate::store::Store;
 
 use super::list::Listing;
 use super::view::{Shelf, View};
@@ -32,19 +33,20 @@ struct Shared {
     /// For page tokens where the settings name no key: they end with the process.
     own_key: CursorKey,
     announced: watch::Sender<Generation>,
+    store: Store,
 }
 
 impl Gateway {
     /// docent's version.
     pub const VERSION: &'static str = env!("CARGO_PKG_VERSION");
 
-    /// A gateway over a publisher's snapshots.
+    /// A gateway over a publisher's snapshots, which keeps nothing beyond the process.
     pub fn new(publisher: Arc<Publisher>, clock: Clock) -> Self {
-        Self::with_validators(publisher, clock, Arc::default())
+        Self::with(publisher, clock, Arc::default(), Store::in_memory())
     }
 
-    /// The same with compiled schemas that are shared with the projections.
-    pub fn with_validators(publisher: Arc<Publisher>, clock: Clock, validators: Arc<Validators>) -> Self {
+    /// The same with compiled schemas that are shared with the projections, over the state of a data directory.
+    pub fn with(publisher: Arc<Publisher>, clock: Clock, validators: Arc<Validators>, store: Store) -> Self {
         let (announced, _) = watch::channel(publisher.current().generation);
         Self(Arc::new(Shared {
             publisher,
@@ -54,6 +56,7 @@ impl Gateway {
             listings: ClassCache::default(),
             own_key: random_key(),
             announced,
+            store,
         }))
     }
 
@@ -95,6 +98,11 @@ impl Gateway {
     /// before a `list_changed`.
     pub fn changes(&self) -> watch::Receiver<Generation> {
         self.0.announced.subscribe()
+    }
+
+    /// What survives a restart.
+    pub fn store(&self) -> &Store {
+        &self.0.store
     }
 
     pub(super) fn announced(&self) -> &watch::Sender<Generation> {

@@ -428,6 +428,7 @@ fn ten_brief_rows_fit_their_budget_on_every_labelled_query() {
     std::fs::copy(shared.join("catalogs/catalog.jsonl.gz"), home.path().join("scripts/cat/catalog.jsonl.gz"))
         .unwrap();
     let options = docent::app::Options {
+        store: None,
         data: None,
         environment: docent::config::Environment::process(),
         clock: docent::clock::Clock::system(),

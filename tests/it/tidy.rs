@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const RANKS: &[&[&str]] = &[
     &["limits"],
     &["id", "json", "clock", "secret", "diagnostic"],
-    &["call", "cursor", "schema", "settings"],
+    &["call", "cursor", "schema", "settings", "store"],
     &["catalog", "script"],
     &["policy", "projection", "search"],
     &["upstream", "cache", "auth"],
@@ -31,6 +31,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("notify", "snapshot"),
     ("reqwest", "upstream"),
     ("jsonschema", "schema"),
+    ("rusqlite", "store"),
 ];
 
 /// No source file is longer: a file has one subject.
