@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. Exit codes: 0 fine, 1 the thing asked about failed, 2 the
 //! home is broken, 64 usage. What a command does lives below; here it is only read and printed.
 
+mod audit;
 mod call;
 mod check;
 mod eval;
@@ -59,6 +60,7 @@ enum Command {
     Policy(policy::Policy),
     Eval(eval::Eval),
     Token(token::Token),
+    Audit(audit::Audit),
     Import(import::Import),
 }
 
@@ -94,6 +96,7 @@ pub fn run() -> ExitCode {
         Command::Policy(command) => command.run(&mut context),
         Command::Eval(command) => command.run(&mut context),
         Command::Token(command) => command.run(&mut context),
+        Command::Audit(command) => command.run(&mut context),
         Command::Import(command) => command.run(&mut context),
     };
     failure::exit(done.and_then(|()| context.out.flush()))

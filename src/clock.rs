@@ -51,6 +51,28 @@ impl Clock {
     }
 }
 
+/// Milliseconds since 1970 as RFC 3339 in UTC, to the second.
+pub fn rfc3339(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days: years begin in March, eras have 400 years (146,097 days).
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{of_month:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+/// The same to the millisecond: for records that are sorted by it.
+pub fn rfc3339_ms(ms: u64) -> String {
+    let seconds = rfc3339(ms);
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms % 1_000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +83,13 @@ mod tests {
         let (a, t) = (clock.unix_ms(), clock.now());
         clock.advance(Duration::from_secs(2));
         assert_eq!((clock.unix_ms() - a, clock.now() - t), (2_000, Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn times_are_written_as_everyone_reads_them() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(1_795_996_799_999), "2026-11-29T23:59:59Z");
+        assert_eq!(rfc3339_ms(1_795_996_799_009), "2026-11-29T23:59:59.009Z");
     }
 }

@@ -103,7 +103,7 @@ impl Main {
         out.budgets = server::budgets(root);
         server::tiers(root, &mut out);
         server::store(root);
-        let telemetry = server::telemetry(root);
+        let telemetry = server::telemetry(root, resolver);
         out.agents = callers::agents(root);
         let callers = callers::auth(root, resolver, &out);
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();

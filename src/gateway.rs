@@ -11,6 +11,7 @@ mod instructions;
 mod invoke;
 mod list;
 mod meta;
+mod record;
 mod redact;
 mod script;
 mod server;
@@ -20,7 +21,7 @@ mod view;
 
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
 pub use failure::challenge_error;
-pub use server::Gateway;
+pub use server::{Gateway, Services};
 pub use surface::{Manifest, ManifestTool};
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! (`tests/it/tidy.rs` checks it, `ARCHITECTURE.md` explains it).
 
 pub mod app;
+pub mod audit;
 pub mod auth;
 pub mod cache;
 pub mod call;

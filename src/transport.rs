@@ -4,6 +4,7 @@
 //! `mcp`. Nothing here knows tools.
 
 mod access;
+mod admin;
 mod api;
 mod body;
 mod http;

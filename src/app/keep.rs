@@ -78,5 +78,7 @@ impl App {
             );
         }
         self.registry.close().await;
+        let audit = self.gateway.audit().clone();
+        tokio::task::spawn_blocking(move || audit.flush()).await.ok();
     }
 }

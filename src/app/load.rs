@@ -7,9 +7,10 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{self, Loaded};
+use crate::audit::Audit;
+use crate::config::{self, Loaded, Settings};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Services};
 use crate::id::Generation;
 use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
@@ -35,12 +36,17 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     let publisher = Arc::new(Publisher::new(first));
     let clock = options.clock.clone();
     let store = options.store.clone().unwrap_or_else(Store::in_memory);
+    let audit = audit(&options, &settings, &mut diagnostics);
     Ok(App {
         dir: dir.to_owned(),
         settings,
         diagnostics,
         registry,
-        gateway: Gateway::with(Arc::clone(&publisher), clock, Arc::clone(&validators), store),
+        gateway: Gateway::with(
+            Arc::clone(&publisher),
+            clock,
+            Services { validators: Arc::clone(&validators), store, audit },
+        ),
         publisher,
         validators,
         built: Mutex::new((home, generation)),
@@ -165,6 +171,19 @@ impl App {
         self.registry.discover(&self.registry.current(), false).await;
         self.refresh().await;
     }
+}
+
+/// The audit of this process. Where its folder cannot be made nothing is recorded, and the warning says so: a
+/// command that looks at something is not stopped by it.
+fn audit(options: &Options, settings: &Settings, diagnostics: &mut Diagnostics) -> Audit {
+    let Some(data) = &options.data else { return Audit::default() };
+    let opened = Audit::open(data, settings.telemetry.audit.clone(), options.clock.clone());
+    opened.unwrap_or_else(|e| {
+        let message = format!("the audit in {} cannot be opened: {e}", data.display());
+        let help = "give docent a data directory that it may write, or set `telemetry.audit = false`";
+        diagnostics.push(Diagnostic::warning("no-audit", config::MAIN_FILE, message).help(help));
+        Audit::default()
+    })
 }
 
 fn watch(dir: &Path, options: &Options) -> Option<HomeWatch> {

@@ -1,10 +1,12 @@
 //! `[server]`, `[budgets]`, `[tiers]`, `[store]`, `[telemetry]` of docent.toml.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::audit::{ArgumentDetail, AuditSettings};
 use crate::limits;
 use crate::policy::DiscoveryMode;
-use crate::secret::Resolver;
+use crate::secret::{Resolver, Secret};
 use crate::settings::{Located, Section};
 use crate::snapshot::{Budgets, ServerSettings};
 
@@ -12,8 +14,12 @@ use super::ListenAddress;
 
 /// Bytes of `server.name` at most: it is the prefix of the meta-tools, whose wire names have at most 48.
 const NAME_BYTES_MAX: usize = 24;
-/// Bytes of `server.cursor_key` at least: a key of 256 bits (seed 004).
-const CURSOR_KEY_BYTES_MIN: usize = 32;
+/// Bytes of `server.cursor_key` and `telemetry.audit_key` at least: a key of 256 bits (seed 004).
+const KEY_BYTES_MIN: usize = 32;
+/// Days of `telemetry.audit_retention_days` at most: a century is for ever.
+const AUDIT_DAYS_MAX: u64 = 36_500;
+/// `telemetry.audit_bytes_max`: from one file and a bit, to what a disk has.
+const AUDIT_BYTES_RANGE: std::ops::RangeInclusive<u64> = 128 * 1024 * 1024..=1 << 50;
 /// Tiers at most: they are a short ladder, not a list of roles.
 const TIERS_MAX: usize = 64;
 
@@ -34,6 +40,8 @@ pub struct Telemetry {
     pub log_format: LogFormat,
     /// `telemetry.log`: a filter such as `info` or `docent=debug`; `DOCENT_LOG` and `RUST_LOG` beat it.
     pub log: Option<String>,
+    /// `telemetry.audit` and its kin.
+    pub audit: AuditSettings,
 }
 
 /// Reports keys whose feature does not exist, so that nobody relies on a setting that does nothing.
@@ -82,16 +90,7 @@ pub(super) fn server(
     out.allowed_origins = origins(&mut section);
     out.allowed_hosts = section.plain_strings("allowed_hosts");
     if let Some(text) = section.string("cursor_key") {
-        match resolver.expand(&text.value) {
-            Ok(key) if key.expose().len() >= CURSOR_KEY_BYTES_MIN => out.cursor_key = Some(key),
-            Ok(_) => section.error(
-                text.offset,
-                "weak-key",
-                format!("`server.cursor_key` has fewer than {CURSOR_KEY_BYTES_MIN} bytes"),
-                "make one with `openssl rand -hex 32`, and give it as `${env:NAME}` or `${file:PATH}`",
-            ),
-            Err(message) => unresolved(&section, "cursor_key", text.offset, &message),
-        }
+        out.cursor_key = secret_key(&section, "cursor_key", &text, resolver);
     }
     (address.unwrap_or_default(), listen.map(|l| l.offset))
 }
@@ -216,7 +215,7 @@ pub(super) fn store(root: &mut Section) {
 }
 
 /// `[telemetry]`
-pub(super) fn telemetry(root: &mut Section) -> Telemetry {
+pub(super) fn telemetry(root: &mut Section, resolver: &Resolver) -> Telemetry {
     let Some(mut section) = root.section("telemetry") else { return Telemetry::default() };
     let words = [("text", LogFormat::Text), ("json", LogFormat::Json)];
     let log_format = section.one_of("log_format", &words).unwrap_or_default();
@@ -232,9 +231,36 @@ pub(super) fn telemetry(root: &mut Section) -> Telemetry {
         );
         None
     });
-    not_built(
-        &mut section,
-        &[("otlp_endpoint", "OpenTelemetry export"), ("audit_retention_days", "the audit log")],
-    );
-    Telemetry { log_format, log }
+    let audit = audit(&mut section, resolver);
+    not_built(&mut section, &[("otlp_endpoint", "OpenTelemetry export")]);
+    Telemetry { log_format, log, audit }
+}
+
+fn audit(section: &mut Section, resolver: &Resolver) -> AuditSettings {
+    let mut out = AuditSettings::default();
+    out.enabled = section.boolean("audit").unwrap_or(out.enabled);
+    out.arguments = section.one_of("audit_arguments", &ArgumentDetail::WORDS).unwrap_or(out.arguments);
+    if let Some(days) = section.integer("audit_retention_days", 1..=AUDIT_DAYS_MAX) {
+        out.retention = Duration::from_hours(24 * days);
+    }
+    out.bytes_max = section.integer("audit_bytes_max", AUDIT_BYTES_RANGE).unwrap_or(out.bytes_max);
+    if let Some(text) = section.string("audit_key") {
+        out.key = secret_key(section, "audit_key", &text, resolver);
+    }
+    out
+}
+
+/// A key of at least 256 bits, given by reference.
+fn secret_key(section: &Section, key: &str, text: &Located<String>, resolver: &Resolver) -> Option<Secret> {
+    match resolver.expand(&text.value) {
+        Ok(found) if found.expose().len() >= KEY_BYTES_MIN => return Some(found),
+        Ok(_) => section.error(
+            text.offset,
+            "weak-key",
+            format!("`{}` has fewer than {KEY_BYTES_MIN} bytes", section.full_key(key)),
+            "make one with `openssl rand -hex 32`, and give it as `${env:NAME}` or `${file:PATH}`",
+        ),
+        Err(message) => unresolved(section, key, text.offset, &message),
+    }
+    None
 }

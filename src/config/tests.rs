@@ -155,7 +155,7 @@ fn mistakes_are_told_at_once_with_their_places() {
 fn what_is_not_built_is_said_and_never_ignored() {
     let loaded = read(&[(
         MAIN_FILE,
-        "[auth]\nmode = \"jwt\"\nissuer = \"https://i\"\n[store]\nurl = \"redis://h\"\n[telemetry]\notlp_endpoint = \"http://c\"\naudit_retention_days = 30\n",
+        "[auth]\nmode = \"jwt\"\nissuer = \"https://i\"\n[store]\nurl = \"redis://h\"\n[telemetry]\notlp_endpoint = \"http://c\"\n",
     )]);
     let errors = loaded.diagnostics.0.iter().filter(|d| d.code == "not-built-yet").count();
     assert_eq!((errors, loaded.home.is_none()), (5, true), "{}", loaded.diagnostics);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::audit::Via;
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::catalog::{Availability, Tool};
 use crate::id::ToolNo;
@@ -13,6 +14,7 @@ use crate::projection::{Projection, Shaped};
 use crate::snapshot::MetaTool;
 
 use super::invoke::Decided;
+use super::record::code_of;
 use super::script::Reentry;
 use super::view::View;
 use super::{CallAnswer, Gateway, RequestContext, arguments, failure, meta, redact};
@@ -22,7 +24,17 @@ impl Gateway {
     pub async fn call_tool(&self, ctx: &RequestContext, call: ToolCall) -> CallAnswer {
         let view = View::of(self, ctx);
         match MetaTool::of(view.server(), &call.tool) {
-            Some(tool) => meta::call(self, ctx, view, tool, call.arguments).await,
+            // A dispatcher is recorded as what it runs.
+            Some(tool @ (MetaTool::RunTool | MetaTool::RunReadonlyTool)) => {
+                meta::call(self, ctx, view, tool, call.arguments).await
+            }
+            Some(tool) => {
+                let mut record = self.begin_record(ctx, &view, &call, Via::Direct);
+                record.own(&tool.wire_name(view.server()));
+                let answer = meta::call(self, ctx, view, tool, call.arguments).await;
+                record.answered(&answer);
+                answer
+            }
             None => self.call_in(ctx, &view, call, Reentry::default()).await,
         }
     }
@@ -35,21 +47,25 @@ impl Gateway {
         call: ToolCall,
         place: Reentry,
     ) -> CallAnswer {
-        let Some((no, tool)) = view.find(&call.tool) else { return CallAnswer::UnknownTool };
+        let mut record = self.begin_record(ctx, view, &call, place.via());
+        let Some((no, tool)) = view.find(&call.tool) else { return record.refused(CallAnswer::UnknownTool) };
+        record.tool(tool);
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
+        record.decided(&decision);
         let permit = match decision {
             Decision::Permit(permit) => permit,
-            other => return Self::refuse(ctx, tool, other),
+            other => return record.refused(Self::refuse(ctx, tool, other)),
         };
         if let Err(e) = self.ready_to_send(tool, &call) {
-            return e.into();
+            return record.refused(e.into());
         }
         // Asked before anything is sent: a policy that cannot say what to withhold stops the call.
         let withheld = match view.snapshot.policy.redactions(&ctx.principal, tool) {
             Ok(withheld) => withheld,
             Err(reason) => {
-                let rule = permit.rule().clone();
-                return Self::refuse(ctx, tool, Decision::Deny { reason, rule });
+                let decision = Decision::Deny { reason, rule: permit.rule().clone() };
+                record.decided(&decision);
+                return record.refused(Self::refuse(ctx, tool, decision));
             }
         };
         let (rule, outermost) = (permit.rule().clone(), place.is_outermost());
@@ -60,6 +76,7 @@ impl Gateway {
             self.withhold(tool, result, &withheld);
         }
         self.tell(ctx, view, tool, &rule, started, &shaped);
+        record.ended(&shaped);
         match (shaped.outcome, projection) {
             // A script that called the tool wants the error itself.
             (ToolOutcome::Failed(e), Some(projection)) if outermost => in_envelope(&projection, e, ctx),
@@ -149,11 +166,7 @@ impl Gateway {
         started: std::time::Instant,
         shaped: &Shaped,
     ) {
-        let code = match &shaped.outcome {
-            ToolOutcome::Completed(result) if result.is_error => "UPSTREAM_ERROR",
-            ToolOutcome::Completed(_) => "",
-            ToolOutcome::Failed(e) => e.code.as_str(),
-        };
+        let code = code_of(&shaped.outcome);
         let duration = self.clock().now().saturating_duration_since(started);
         tracing::info!(
             tool.id = %tool.id,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::audit::Via;
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::json::{self, JsonText, Object};
 use crate::limits;
@@ -70,8 +71,16 @@ async fn run(
         return e.field("/tool").into();
     }
     let wait = args::number(&given, "wait_seconds").map_or(limits::RUN_WAIT, Duration::from_secs);
-    let Some((_, tool)) = view.find(&wanted) else { return failure::not_found().into() };
-    if only_reading && !tool.annotations.is_read_only() {
+    let via = if only_reading { Via::RunReadonly } else { Via::Run };
+    let arguments = match given.remove("arguments") {
+        Some(Value::Object(map)) => map,
+        _ => Object::new(),
+    };
+    let call = ToolCall { tool: wanted, arguments, wait, request_key: None };
+    if let Some((_, tool)) = view.find(&call.tool)
+        && only_reading
+        && !tool.annotations.is_read_only()
+    {
         let e = ToolError::new(
             ErrorCode::InvalidArgument,
             format!(
@@ -80,14 +89,11 @@ async fn run(
                 MetaTool::RunTool.wire_name(view.server()),
             ),
         );
-        return e.field("/tool").into();
+        let mut record = gateway.begin_record(ctx, &view, &call, via);
+        record.tool(tool);
+        return record.refused(e.field("/tool").into());
     }
-    let arguments = match given.remove("arguments") {
-        Some(Value::Object(map)) => map,
-        _ => Object::new(),
-    };
-    let call = ToolCall { tool: wanted, arguments, wait, request_key: None };
-    match gateway.call_in(ctx, &view, call, Reentry::default()).await {
+    match gateway.call_in(ctx, &view, call, Reentry::by(via)).await {
         // A result is due here, not a protocol error.
         CallAnswer::UnknownTool => failure::not_found().into(),
         answer => answer,

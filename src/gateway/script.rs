@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use crate::audit::Via;
 use crate::call::{
     ErrorCode, HttpRequest, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest,
 };
@@ -29,6 +30,7 @@ const CALLS_MAX: usize = 64;
 pub(super) struct Reentry {
     depth: usize,
     made: Arc<AtomicUsize>,
+    via: Via,
 }
 
 impl Reentry {
@@ -36,6 +38,16 @@ impl Reentry {
     pub(super) fn calls(self, gateway: Gateway, call: Decided) -> Result<Arc<dyn ScriptCalls>, NoRuntime> {
         let runtime = Handle::try_current().map_err(|_outside| NoRuntime)?;
         Ok(Arc::new(Calls { gateway, call, place: self, runtime }))
+    }
+
+    /// The place of a call that came in by one of the dispatchers.
+    pub(super) fn by(via: Via) -> Self {
+        Self { via, ..Self::default() }
+    }
+
+    /// How the call came in, for the audit.
+    pub(super) fn via(&self) -> Via {
+        self.via
     }
 
     /// Whether a caller asked, not a script.
@@ -55,7 +67,7 @@ impl Reentry {
 
     fn deeper(&self) -> Result<Self, ToolError> {
         if self.depth < DEPTH_MAX {
-            return Ok(Self { depth: self.depth + 1, made: Arc::clone(&self.made) });
+            return Ok(Self { depth: self.depth + 1, made: Arc::clone(&self.made), via: Via::Script });
         }
         Err(ToolError::new(
             ErrorCode::InternalError,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::audit::Audit;
 use crate::cache::ClassCache;
 use crate::call::{ToolError, ToolOutcome};
 use crate::clock::Clock;
@@ -34,6 +35,24 @@ struct Shared {
     own_key: CursorKey,
     announced: watch::Sender<Generation>,
     store: Store,
+    audit: Audit,
+}
+
+/// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
+#[derive(Debug)]
+pub struct Services {
+    /// Compiled schemas, shared with the projections.
+    pub validators: Arc<Validators>,
+    /// The state of a data directory.
+    pub store: Store,
+    /// Where calls and refusals are recorded.
+    pub audit: Audit,
+}
+
+impl Default for Services {
+    fn default() -> Self {
+        Self { validators: Arc::default(), store: Store::in_memory(), audit: Audit::default() }
+    }
 }
 
 impl Gateway {
@@ -42,11 +61,12 @@ impl Gateway {
 
     /// A gateway over a publisher's snapshots, which keeps nothing beyond the process.
     pub fn new(publisher: Arc<Publisher>, clock: Clock) -> Self {
-        Self::with(publisher, clock, Arc::default(), Store::in_memory())
+        Self::with(publisher, clock, Services::default())
     }
 
-    /// The same with compiled schemas that are shared with the projections, over the state of a data directory.
-    pub fn with(publisher: Arc<Publisher>, clock: Clock, validators: Arc<Validators>, store: Store) -> Self {
+    /// The same with services that outlive a generation.
+    pub fn with(publisher: Arc<Publisher>, clock: Clock, services: Services) -> Self {
+        let Services { validators, store, audit } = services;
         let (announced, _) = watch::channel(publisher.current().generation);
         Self(Arc::new(Shared {
             publisher,
@@ -57,6 +77,7 @@ impl Gateway {
             own_key: random_key(),
             announced,
             store,
+            audit,
         }))
     }
 
@@ -103,6 +124,11 @@ impl Gateway {
     /// What survives a restart.
     pub fn store(&self) -> &Store {
         &self.0.store
+    }
+
+    /// The audit: the newest records and how it does.
+    pub fn audit(&self) -> &Audit {
+        &self.0.audit
     }
 
     pub(super) fn announced(&self) -> &watch::Sender<Generation> {

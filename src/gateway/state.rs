@@ -25,6 +25,13 @@ impl Gateway {
                 failure.count(Severity::Error)
             ));
         }
+        let audit = self.audit().status();
+        if !audit.failure.is_empty() {
+            reasons.push(format!(
+                "the audit cannot be written, {} record(s) are lost: {}",
+                audit.lost, audit.failure
+            ));
+        }
         reasons.extend(upstreams.iter().filter_map(|status| degraded(status, snapshot.lists(&status.id))));
         Readiness {
             ready: reasons.is_empty(),

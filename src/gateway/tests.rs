@@ -1,5 +1,6 @@
 //! Tests of the use cases: a gateway over a fake upstream, real policies, a real index.
 
+mod audit;
 mod calls;
 mod discovery;
 mod meta_tools;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::audit::Audit;
 use crate::call::ToolCall;
 use crate::gateway::{CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage};
 use crate::id::Generation;
@@ -34,6 +35,10 @@ pub trait Service: Send + Sync + 'static {
     fn changes(&self) -> watch::Receiver<Generation>;
     /// Whether the server does its work.
     fn readiness(&self) -> Readiness;
+    /// The audit: the newest records and how it does.
+    fn audit(&self) -> Audit {
+        Audit::default()
+    }
 }
 
 impl Service for Gateway {
@@ -69,5 +74,9 @@ impl Service for Gateway {
 
     fn readiness(&self) -> Readiness {
         self.readiness()
+    }
+
+    fn audit(&self) -> Audit {
+        self.audit().clone()
     }
 }

@@ -344,7 +344,7 @@ fn contexts(b: &mut EngineBuilder) {
         |c: &mut Context| i64::try_from(c.facts().now_ms).unwrap_or(i64::MAX),
     );
     b.field("now", "ctx.now -> text", "The same as 2026-11-29T12:00:00Z.", |c: &mut Context| {
-        super::context::rfc3339(c.facts().now_ms)
+        crate::clock::rfc3339(c.facts().now_ms)
     });
     b.field(
         "correlation_id",

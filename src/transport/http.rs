@@ -13,10 +13,10 @@ use axum::routing::{any, get};
 use serde_json::json;
 
 use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
-use super::api;
 use super::body::{self, BodyRefusal};
 use super::metrics::Requests;
 use super::reply::{json_value, respond, typed, with_authenticate};
+use super::{admin, api};
 use crate::auth::AuthRefusal;
 use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::mcp::{Header, Headers, HttpReply, HttpRequest, Mcp, refusal};
@@ -35,6 +35,7 @@ pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
     Router::new()
         .route("/mcp", any(mcp_endpoint))
         .route("/api/v1/search", get(api::search))
+        .route("/api/v1/audit", get(admin::audit))
         .route("/healthz", get(|| async { typed(200, "text/plain; charset=utf-8", Body::from("ok\n")) }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::audit::AuditStatus;
 use crate::mcp::{Mcp, Outcome};
 
 /// The groups of paths that are counted apart; a path that a client invents must not make a new series.
@@ -50,6 +51,7 @@ impl Requests {
         line(&mut out, format_args!("docent_sessions {}", mcp.session_count()));
         head(&mut out, "docent_event_streams", "gauge", "Event streams open now.");
         line(&mut out, format_args!("docent_event_streams {}", mcp.stream_count()));
+        audit(&mut out, &mcp.service().audit().status());
         let readiness = mcp.service().readiness();
         head(&mut out, "docent_generation", "gauge", "The generation of the home that serves.");
         line(&mut out, format_args!("docent_generation {}", readiness.generation.0));
@@ -57,6 +59,19 @@ impl Requests {
         line(&mut out, format_args!("docent_ready {}", u8::from(readiness.ready)));
         out
     }
+}
+
+fn audit(out: &mut String, status: &AuditStatus) {
+    for (name, help, n) in [
+        ("docent_audit_records_total", "Records of the audit written.", status.written),
+        ("docent_audit_lost_total", "Records lost: the queue was full, or the disk failed.", status.lost),
+        ("docent_audit_signals_total", "Changes in the use of tools that the audit noticed.", status.signals),
+    ] {
+        head(out, name, "counter", help);
+        line(out, format_args!("{name} {n}"));
+    }
+    head(out, "docent_audit_failing", "gauge", "1 while records cannot be written.");
+    line(out, format_args!("docent_audit_failing {}", u8::from(!status.failure.is_empty())));
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {

@@ -117,7 +117,7 @@ fn the_guide_has_every_command_and_no_other() {
         .filter_map(|l| Some(l.strip_prefix("### `docent ")?.trim_end_matches('`').to_owned()))
         .collect();
     assert_eq!(told, commands);
-    for command in ["policy", "token", "import"] {
+    for command in ["policy", "token", "import", "audit"] {
         for sub in help(&[command]) {
             let (name, wrapped) = (format!("docent {command} {sub}"), format!("docent {command}\n{sub}"));
             assert!(text.contains(&name) || text.contains(&wrapped), "the guide has no `{name}`");
