@@ -69,7 +69,7 @@ impl Project {
                 return Err(Failure::failed(format_args!("`{}`: {message}", tool.id)));
             }
             Some(p) => p.shape(&reply, &args, &facts, &budget),
-            None => unprojected(&reply, &budget),
+            None => unprojected(&reply, &facts, &budget),
         };
         if let (true, Some(detail)) = (self.trace, &shaped.detail) {
             failure::say(format_args!("detail: {detail}"));
@@ -111,7 +111,7 @@ struct Report {
 }
 
 fn report(shaped: Shaped) -> Report {
-    let Shaped { outcome, bytes_in, bytes_out, omitted, detail } = shaped;
+    let Shaped { outcome, bytes_in, bytes_out, omitted, detail, kept: _ } = shaped;
     let (ok, result, mismatch) = match outcome {
         ToolOutcome::Failed(error) => {
             let mismatch = error.code == ErrorCode::UpstreamSchemaMismatch;

@@ -53,6 +53,7 @@ impl Decided {
             now_ms: gateway.clock().unix_ms(),
             correlation_id: Arc::clone(&self.ctx.correlation_id),
             tool: Arc::from(self.tool.id.as_str()),
+            ..CallFacts::default()
         }
     }
 
@@ -190,7 +191,7 @@ impl Decided {
             || reply_bytes(&reply) > SHAPE_INLINE_BYTES_MAX;
         let shape = move || match &projection {
             Some(p) => p.shape(&reply, &arguments, &facts, &budget),
-            None => unprojected(&reply, &budget),
+            None => unprojected(&reply, &facts, &budget),
         };
         if !long {
             return shape();
@@ -228,6 +229,7 @@ pub(super) fn failed(error: ToolError) -> Shaped {
         bytes_in: 0,
         bytes_out: 0,
         omitted: Vec::new(),
+        kept: None,
         detail: None,
     }
 }

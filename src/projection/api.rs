@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::keep::{Keeping, Kept};
+use super::select::Fields;
 use crate::call::{HttpRequest, Omission, ToolError, ToolOutcome, UpstreamReply};
 use crate::diagnostic::SourceFile;
 use crate::json::Object;
@@ -35,6 +37,10 @@ pub struct CallFacts {
     pub correlation_id: Arc<str>,
     /// The tool's id.
     pub tool: Arc<str>,
+    /// The members that the caller asked for; no script sees them.
+    pub fields: Option<Arc<Fields>>,
+    /// Whether and how what is left out of the result is kept; no script sees it.
+    pub keeping: Option<Keeping>,
 }
 
 /// How large a result may get.
@@ -69,6 +75,8 @@ pub struct Shaped {
     pub bytes_out: usize,
     /// What was left out.
     pub omitted: Vec<Omission>,
+    /// The whole, where a part was left out and results are kept: to be stored, nobody else has it.
+    pub kept: Option<Kept>,
     /// For the operator's log, never for the caller: what exactly went wrong in a script or a schema.
     pub detail: Option<String>,
 }

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::keep::{Keeping, Kept, RESULT_META};
 use super::reply;
 use super::scan::{self, Ceilings};
 use super::scrub::scrub;
-use super::{ResultBudget, Shaped};
+use super::{CallFacts, ResultBudget, Shaped};
 use crate::call::{
     ErrorCode, McpReply, Omission, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply,
 };
@@ -24,8 +25,11 @@ const RESTORE: &str = "ask for less: a narrower query, a smaller range or fewer 
 
 /// Shapes a reply that has no projection: JSON objects become the structured half, texts are cut at
 /// a character boundary with the notice first, blocks of MCP servers are kept, nothing is dropped silently.
-pub fn unprojected(reply: &UpstreamReply, budget: &ResultBudget) -> Shaped {
-    let mut out = Bare { budget: *budget, result: ToolResult::default(), omitted: Vec::new() };
+///
+/// Of `facts` it reads which members were asked for and whether the rest is kept.
+pub fn unprojected(reply: &UpstreamReply, facts: &CallFacts, budget: &ResultBudget) -> Shaped {
+    let mut out =
+        Bare { budget: *budget, facts, result: ToolResult::default(), omitted: Vec::new(), kept: None };
     let outcome = match &reply.body {
         ReplyBody::Mcp(mcp) => {
             out.mcp(mcp);
@@ -43,7 +47,18 @@ pub fn unprojected(reply: &UpstreamReply, budget: &ResultBudget) -> Shaped {
         return Shaped::failed(error, reply::size(reply));
     }
     out.warnings(&reply.warnings);
-    Shaped::completed(out.result, reply::size(reply), out.omitted)
+    attach(&mut out.result, facts.keeping.as_ref(), out.kept.as_ref());
+    Shaped::completed(out.result, reply::size(reply), out.omitted).keeping(out.kept)
+}
+
+/// Tells of what was kept aside: a link as a block, the id in `_meta`.
+pub(super) fn attach(result: &mut ToolResult, keeping: Option<&Keeping>, kept: Option<&Kept>) {
+    let (Some(keeping), Some(kept)) = (keeping, kept) else { return };
+    result.blocks.extend(raw(&keeping.link(kept)));
+    let meta = result.meta.get_or_insert_with(|| json!({}));
+    if let Some(members) = meta.as_object_mut() {
+        members.insert(RESULT_META.to_owned(), keeping.meta(kept));
+    }
 }
 
 impl Shaped {
@@ -51,7 +66,7 @@ impl Shaped {
     pub(super) fn failed(error: ToolError, bytes_in: usize) -> Self {
         let bytes_out = bounded::encoded_len(&error);
         let outcome = ToolOutcome::Failed(error);
-        Self { outcome, bytes_in, bytes_out, omitted: Vec::new(), detail: None }
+        Self { outcome, bytes_in, bytes_out, omitted: Vec::new(), kept: None, detail: None }
     }
 
     /// A result.
@@ -59,7 +74,13 @@ impl Shaped {
         let bytes_out = result.structured.as_ref().map_or(0, JsonText::len)
             + result.text.as_ref().map_or(0, String::len)
             + result.blocks.iter().map(|b| b.get().len()).sum::<usize>();
-        Self { outcome: ToolOutcome::Completed(result), bytes_in, bytes_out, omitted, detail: None }
+        Self { outcome: ToolOutcome::Completed(result), bytes_in, bytes_out, omitted, kept: None, detail: None }
+    }
+
+    /// Adds what is to be kept aside.
+    pub(super) fn keeping(mut self, kept: Option<Kept>) -> Self {
+        self.kept = kept;
+        self
     }
 
     /// Adds what only the operator's log may hold.
@@ -69,33 +90,48 @@ impl Shaped {
     }
 }
 
+/// A text within its budget.
+#[derive(Debug)]
+pub(super) struct CutText<'t> {
+    /// The text, the notice of a cut first.
+    pub(super) text: Cow<'t, str>,
+    /// The receipt of a cut.
+    pub(super) omission: Option<Omission>,
+    /// The whole text where it was cut and results are kept.
+    pub(super) kept: Option<Kept>,
+}
+
 /// Cuts a text to `max` bytes with the notice first, sized so that both together fit.
-pub(super) fn cut_text(text: &str, max: usize) -> (Cow<'_, str>, Option<Omission>) {
+pub(super) fn cut_text<'t>(text: &'t str, max: usize, keeping: Option<&Keeping>) -> CutText<'t> {
     let scrubbed = scrub(bounded::cut(text, max.saturating_add(SCRUB_WINDOW)));
     if scrubbed.len() <= max && text.len() <= max {
-        return (scrubbed, None);
+        return CutText { text: scrubbed, omission: None, kept: None };
     }
-    let notice = |kept: usize| format!("[cut: the first {kept} of {} bytes follow; {RESTORE}]\n", text.len());
+    let kept = keeping.and_then(|k| k.take_text(text));
+    let way = keeping.zip(kept.as_ref()).map_or_else(|| RESTORE.to_owned(), |(k, kept)| k.told(kept));
+    let notice = |shown: usize| format!("[cut: the first {shown} of {} bytes follow; {way}]\n", text.len());
     let room = max.saturating_sub(notice(max).len());
-    let kept = bounded::cut(&scrubbed, room);
-    let mut out = notice(kept.len());
-    out.push_str(kept);
+    let shown = bounded::cut(&scrubbed, room);
+    let mut out = notice(shown.len());
+    out.push_str(shown);
     let omission = Omission {
         name: "text".to_owned(),
-        count: u64::try_from(text.len() - kept.len().min(text.len())).ok(),
+        count: u64::try_from(text.len() - shown.len().min(text.len())).ok(),
         reason: "byte_budget".to_owned(),
-        restore_with: RESTORE.to_owned(),
+        restore_with: way,
     };
-    (Cow::Owned(bounded::cut(&out, max).to_owned()), Some(omission))
+    CutText { text: Cow::Owned(bounded::cut(&out, max).to_owned()), omission: Some(omission), kept }
 }
 
-struct Bare {
+struct Bare<'f> {
     budget: ResultBudget,
+    facts: &'f CallFacts,
     result: ToolResult,
     omitted: Vec<Omission>,
+    kept: Option<Kept>,
 }
 
-impl Bare {
+impl Bare<'_> {
     fn body(&mut self, reply: &UpstreamReply) {
         match &reply.body {
             ReplyBody::Empty => self.result.text = Some("OK".to_owned()),
@@ -121,6 +157,10 @@ impl Bare {
         if scan::copy(text, Ceilings::NONE, &mut compact).is_err() {
             return self.text(text);
         }
+        if let Some(fields) = &self.facts.fields {
+            let whole = std::mem::take(&mut compact);
+            fields.select(&whole, &[], &mut compact);
+        }
         let scrubbed = scrub(&compact);
         if scrubbed.starts_with('{')
             && scrubbed.len() <= self.budget.result_bytes
@@ -130,6 +170,10 @@ impl Bare {
             return;
         }
         let was_object = compact.starts_with('{');
+        if compact.len() > self.budget.text_bytes {
+            // As JSON, so that its parts can be read by their paths.
+            self.kept = self.facts.keeping.as_ref().and_then(|k| k.take(&compact, false));
+        }
         self.text(&compact);
         if was_object {
             self.omit("structured content", "byte_budget");
@@ -146,9 +190,10 @@ impl Bare {
     }
 
     fn text(&mut self, text: &str) {
-        let (kept, omission) = cut_text(text, self.budget.text_bytes);
-        self.result.text = Some(kept.into_owned());
-        self.omitted.extend(omission);
+        let cut = cut_text(text, self.budget.text_bytes, self.facts.keeping.as_ref());
+        self.result.text = Some(cut.text.into_owned());
+        self.omitted.extend(cut.omission);
+        self.kept = self.kept.take().or(cut.kept);
     }
 
     fn binary(&mut self, media_type: &str, bytes: &[u8]) {
@@ -199,14 +244,20 @@ impl Bare {
         if self.result.structured.is_none() && self.result.blocks.is_empty() {
             self.result.text = Some("OK".to_owned());
         }
+        if !self.omitted.is_empty() {
+            self.kept = self.facts.keeping.as_ref().and_then(|k| k.take(&whole_mcp(mcp), false));
+        }
     }
 
     fn mcp_structured(&mut self, raw: &RawValue) -> Option<JsonText> {
         let mut compact = String::new();
         let fits = raw.get().trim_start().starts_with('{')
-            && scan::copy(raw.get(), Ceilings::NONE, &mut compact).is_ok()
-            && compact.len() <= self.budget.result_bytes;
-        if !fits {
+            && scan::copy(raw.get(), Ceilings::NONE, &mut compact).is_ok();
+        if let (true, Some(fields)) = (fits, &self.facts.fields) {
+            let whole = std::mem::take(&mut compact);
+            fields.select(&whole, &[], &mut compact);
+        }
+        if !fits || compact.len() > self.budget.result_bytes {
             self.omit("structured content", "byte_budget");
             return None;
         }
@@ -214,18 +265,19 @@ impl Bare {
     }
 
     fn mcp_text_block(&mut self, block: &Value, raw_block: &RawValue, text: &str, left: &mut usize) {
-        let (kept, omission) = cut_text(text, *left);
-        *left = left.saturating_sub(kept.len());
-        if omission.is_none() && matches!(kept, Cow::Borrowed(_)) {
+        // The whole answer is kept once for all its blocks, not each text for itself.
+        let cut = cut_text(text, *left, None);
+        *left = left.saturating_sub(cut.text.len());
+        if cut.omission.is_none() && matches!(cut.text, Cow::Borrowed(_)) {
             self.result.blocks.push(raw_block.to_owned());
             return;
         }
         let mut block = block.clone();
         if let Some(slot) = block.get_mut("text") {
-            *slot = Value::from(kept.as_ref());
+            *slot = Value::from(cut.text.as_ref());
         }
         self.result.blocks.extend(raw(&block));
-        self.omitted.extend(omission);
+        self.omitted.extend(cut.omission);
     }
 
     /// The adapter's own warnings stand in front of a text, or in a block beside a structured half.
@@ -239,6 +291,25 @@ impl Bare {
             None => self.result.blocks.extend(raw(&json!({"type": "text", "text": note}))),
         }
     }
+}
+
+/// An MCP server's answer, whole, as an object: `structuredContent` and `content`.
+fn whole_mcp(mcp: &McpReply) -> String {
+    let mut out = String::from("{");
+    if let Some(structured) = &mcp.structured {
+        out.push_str("\"structuredContent\":");
+        out.push_str(structured.get());
+        out.push(',');
+    }
+    out.push_str("\"content\":[");
+    for (at, block) in mcp.content.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(block.get());
+    }
+    out.push_str("]}");
+    out
 }
 
 /// Whether a text block only repeats the structured half.
@@ -278,7 +349,7 @@ mod tests {
     }
 
     fn done(reply: &UpstreamReply, budget: &ResultBudget) -> (ToolResult, Vec<Omission>) {
-        let shaped = unprojected(reply, budget);
+        let shaped = unprojected(reply, &CallFacts::default(), budget);
         match shaped.outcome {
             ToolOutcome::Completed(result) => (result, shaped.omitted),
             ToolOutcome::Failed(error) => panic!("{error}"),
@@ -370,7 +441,7 @@ mod tests {
     fn failures_and_warnings_are_told() {
         let mut reply = bytes("application/json", r#"{"message":"no such repo"}"#);
         reply.status = 404;
-        let ToolOutcome::Failed(error) = unprojected(&reply, &SMALL).outcome else { panic!() };
+        let ToolOutcome::Failed(error) = unprojected(&reply, &CallFacts::default(), &SMALL).outcome else { panic!() };
         assert_eq!(
             (error.code, error.message.as_str()),
             (ErrorCode::NotFound, "the upstream answered 404: no such repo")

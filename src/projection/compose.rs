@@ -1,13 +1,17 @@
 //! From shaped data to a result: the budget kept exactly, the schema checked, the receipts written.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::bare::internal;
 use super::contract::{Breach, Contract, Enveloped};
 use super::envelope::{Notes, elements, prefix, reduce};
-use super::scan::{self, Ceilings, Cuts, Scan};
+use super::keep::{Kept, child, members};
+use super::scan::{self, Ceilings, Cuts};
+use super::select::Fields;
 use super::sink::shrink;
-use super::{ResultBudget, Shaped, bare};
+use super::{CallFacts, ResultBudget, Shaped, bare};
 use crate::call::{ErrorCode, ToolError, ToolOutcome, ToolResult};
 use crate::json::{self as bounded, JsonText, Object};
 use crate::schema::Validators;
@@ -24,8 +28,14 @@ pub(super) enum Data {
     Page {
         /// The family.
         family: String,
-        /// Each record as compact JSON.
+        /// Each record as compact JSON: those that are shown, then those that are kept aside.
         items: Vec<String>,
+        /// How many of them are shown.
+        shown: usize,
+        /// What is shown in place of the first, where that alone was too large.
+        first: Option<String>,
+        /// The page as it was before ceilings cut inside its records, for keeping aside.
+        whole: Option<String>,
         /// The paging member; `returned`, `has_more` and `next_offset` are kept true here.
         page: Object,
         /// Records left out before the data came here.
@@ -39,6 +49,8 @@ pub(super) enum Data {
         family: String,
         /// The object.
         text: String,
+        /// The same before anything of it was left out, for keeping aside.
+        whole: Option<String>,
     },
 }
 
@@ -48,7 +60,8 @@ pub(super) struct Finish<'a> {
     pub(super) contract: &'a Contract,
     pub(super) validators: &'a Validators,
     pub(super) budget: &'a ResultBudget,
-    pub(super) correlation_id: &'a str,
+    /// The call: its correlation id, what of the result is asked for, whether the rest is kept.
+    pub(super) facts: &'a CallFacts,
     pub(super) bytes_in: usize,
 }
 
@@ -57,7 +70,10 @@ impl Finish<'_> {
     pub(super) fn success(&self, data: Data, notes: Notes) -> Shaped {
         match self.contract {
             Contract::Enveloped(envelope) => self.enveloped(envelope, data, notes),
-            Contract::Free | Contract::Bare(_) => self.bare(&data.text(), notes),
+            Contract::Free | Contract::Bare(_) => {
+                let whole = data.is_partial().then(|| data.whole());
+                self.bare(&data.text(), whole.as_deref(), notes)
+            }
         }
     }
 
@@ -66,12 +82,41 @@ impl Finish<'_> {
         Shaped::failed(error, self.bytes_in)
     }
 
+    /// Reads what a script or a single record gave.
+    pub(super) fn read(&self, text: &str, notes: &mut Notes) -> Result<Data, String> {
+        let required = match self.contract {
+            Contract::Enveloped(envelope) => {
+                let family = scan::decode(child(text, "kind").unwrap_or_default()).unwrap_or_default();
+                envelope.required(&family).1
+            }
+            Contract::Free | Contract::Bare(_) => &[],
+        };
+        let reading = Reading {
+            records_max: self.budget.records,
+            is_keeping: self.facts.keeping.is_some(),
+            fields: self.facts.fields.as_deref(),
+            required,
+        };
+        Data::read(text, reading, notes)
+    }
+
     fn enveloped(&self, envelope: &Enveloped, mut data: Data, mut notes: Notes) -> Shaped {
         if let Data::Page { beyond: 1.., .. } = &data {
             data.note_limit(&mut notes);
         }
+        if let (Some(fields), Data::Other { family, text, .. }) = (&self.facts.fields, &mut data) {
+            let mut keep = envelope.required(family).0.to_vec();
+            keep.push("kind".to_owned());
+            let whole = std::mem::take(text);
+            fields.select(&whole, &keep, text);
+        }
         let max = self.budget.result_bytes;
-        let mut text = envelope.success(&data.text(), &notes, self.correlation_id);
+        let mut kept = if data.is_partial() { self.keep_data(&data, &mut notes) } else { None };
+        let mut text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
+        if text.len() > max && kept.is_none() {
+            kept = self.keep_data(&data, &mut notes);
+            text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
+        }
         for _ in 0..ROUNDS {
             if text.len() <= max {
                 break;
@@ -82,45 +127,78 @@ impl Finish<'_> {
             if !data.reduce(room, envelope, &mut notes) {
                 break;
             }
-            text = envelope.success(&data.text(), &notes, self.correlation_id);
+            text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
         }
         if text.len() > max {
             let message = format!("not even one record fits into {max} bytes; ask for fewer fields");
             return self.failure(ToolError::new(ErrorCode::BudgetTooSmall, message));
         }
-        let value: Value = serde_json::from_str(&data.text()).unwrap_or_default();
+        let value: Value = match serde_json::from_str(&data.text()) {
+            Ok(value) => value,
+            Err(error) => return self.not_readable(&error),
+        };
         if let Err(breach) = envelope.check(&value, self.validators) {
             return self.mismatch(&breach);
         }
-        self.completed(&text, notes)
+        self.completed(&text, notes, kept)
+    }
+
+    /// Takes the whole of the data aside, where results are kept, and says so.
+    fn keep_data(&self, data: &Data, notes: &mut Notes) -> Option<Kept> {
+        let keeping = self.facts.keeping.as_ref()?;
+        let mut kept = keeping.take(&data.whole(), true)?;
+        kept.is_whole = data.is_whole_there();
+        notes.warn(&keeping.told(&kept));
+        Some(kept)
     }
 
     /// A result without an envelope: objects are the structured half, anything else is text.
-    fn bare(&self, text: &str, mut notes: Notes) -> Shaped {
+    fn bare(&self, text: &str, whole: Option<&str>, mut notes: Notes) -> Shaped {
         if !text.starts_with('{') {
             if !matches!(self.contract, Contract::Free) {
                 let breach =
                     Breach { pointer: String::new(), message: "the result is not an object".to_owned() };
                 return self.mismatch(&breach);
             }
-            let (kept, omission) = bare::cut_text(text, self.budget.text_bytes);
-            notes.omitted.extend(omission);
-            let result = ToolResult { text: Some(kept.into_owned()), ..ToolResult::default() };
-            return Shaped::completed(result, self.bytes_in, notes.omitted);
+            let cut = bare::cut_text(text, self.budget.text_bytes, self.facts.keeping.as_ref());
+            notes.omitted.extend(cut.omission);
+            let mut result = ToolResult { text: Some(cut.text.into_owned()), ..ToolResult::default() };
+            bare::attach(&mut result, self.facts.keeping.as_ref(), cut.kept.as_ref());
+            return Shaped::completed(result, self.bytes_in, notes.omitted).keeping(cut.kept);
         }
-        let Some(less) = reduce(text, self.budget.result_bytes, &[], &mut notes) else {
+        let selected = self.selected(text);
+        let text = selected.as_deref().unwrap_or(text);
+        let mut kept = None;
+        if let Some(keeping) = &self.facts.keeping
+            && (text.len() > self.budget.result_bytes || whole.is_some())
+        {
+            kept = keeping.take(whole.unwrap_or(text), false);
+            kept.iter().for_each(|kept| notes.warn(&keeping.told(kept)));
+        }
+        let Some(less) = reduce(text, self.budget.result_bytes, &self.contract.required(), &mut notes) else {
             let message =
                 format!("the result does not fit into {} bytes; ask for less", self.budget.result_bytes);
             return self.failure(ToolError::new(ErrorCode::BudgetTooSmall, message));
         };
-        let value: Value = serde_json::from_str(&less).unwrap_or_default();
+        let value: Value = match serde_json::from_str(&less) {
+            Ok(value) => value,
+            Err(error) => return self.not_readable(&error),
+        };
         if let Err(breach) = self.contract.check_bare(&value, self.validators) {
             return self.mismatch(&breach);
         }
-        self.completed(&less, notes)
+        self.completed(&less, notes, kept)
     }
 
-    fn completed(&self, text: &str, notes: Notes) -> Shaped {
+    /// A bare object with the members that were asked for.
+    fn selected(&self, text: &str) -> Option<String> {
+        let fields = self.facts.fields.as_ref()?;
+        let mut out = String::with_capacity(text.len());
+        fields.select(text, &self.contract.required(), &mut out);
+        Some(out)
+    }
+
+    fn completed(&self, text: &str, notes: Notes, kept: Option<Kept>) -> Shaped {
         // A secret is replaced inside its JSON string; the envelope stays JSON.
         let scrubbed = super::scrub::scrub(text).into_owned();
         match JsonText::parse(scrubbed) {
@@ -130,12 +208,18 @@ impl Finish<'_> {
                     let note = serde_json::json!({"type": "text", "text": format!("[{}]", notes.warnings().join("; "))});
                     result.blocks.extend(bare::raw(&note));
                 }
-                Shaped::completed(result, self.bytes_in, notes.omitted)
+                bare::attach(&mut result, self.facts.keeping.as_ref(), kept.as_ref());
+                Shaped::completed(result, self.bytes_in, notes.omitted).keeping(kept)
             }
             Err(error) => self
-                .failure(internal(self.correlation_id))
+                .failure(internal(&self.facts.correlation_id))
                 .with_detail(format!("the result is not JSON after shaping: {error}")),
         }
+    }
+
+    /// What was copied digit for digit is JSON, and yet no value: a number that no 64-bit float holds.
+    fn not_readable(&self, error: &serde_json::Error) -> Shaped {
+        self.mismatch(&Breach { pointer: String::new(), message: error.to_string() })
     }
 
     /// The upstream's answer (or the script's view of it) breaks the contract: say where, not what.
@@ -163,36 +247,31 @@ impl Shaped {
 }
 
 impl Data {
-    /// Reads what a script or a single record gave: accepted compact JSON.
-    pub(super) fn read(text: &str, records_max: usize, notes: &mut Notes) -> Result<Self, String> {
-        let mut scan = Scan::new(text);
-        if scan.peek() != b'{' {
+    /// Reads what a script or a single record gave: accepted compact JSON. `reading` says what is kept aside
+    /// and which members were asked for.
+    pub(super) fn read(text: &str, reading: Reading<'_>, notes: &mut Notes) -> Result<Self, String> {
+        if !text.starts_with('{') {
             let mut out = String::new();
             let cuts = scan::copy(text, Ceilings::RECORD, &mut out).map_err(|e| e.to_string())?;
             notes.cuts(cuts);
-            return Ok(Self::Other { family: String::new(), text: out });
+            let whole = (reading.is_keeping && cuts.any()).then(|| text.to_owned());
+            return Ok(Self::Other { family: String::new(), text: out, whole });
         }
-        let mut members = Vec::new();
-        scan.step();
-        let mut open = !scan.closes(b'}');
-        while open {
-            let key = scan::decode(scan.key()).ok_or("a key is not text")?.into_owned();
-            members.push((key, scan.skip()));
-            open = scan.more(b'}');
+        let mut named = Vec::new();
+        for (key, value) in members(text) {
+            named.push((scan::decode(key).ok_or("a key is not text")?, value));
         }
-        let find = |name: &str| members.iter().find(|(k, _)| k == name).map(|(_, v)| *v);
-        let family =
-            find("kind").and_then(scan::decode).map(std::borrow::Cow::into_owned).unwrap_or_default();
+        let find = |name: &str| named.iter().find(|(k, _)| k == name).map(|(_, v)| *v);
+        let family = find("kind").and_then(scan::decode).unwrap_or_default().into_owned();
         let page = find("page").and_then(|p| serde_json::from_str::<Object>(p).ok());
-        if let (Some(items), Some(page), 3) =
-            (find("items").filter(|i| i.starts_with('[')), page, members.len())
+        if let (Some(items), Some(page), 3) = (find("items").filter(|i| i.starts_with('[')), page, named.len())
         {
-            return Self::read_page(family, items, page, records_max, notes);
+            return Self::read_page(family, items, page, reading, notes);
         }
         let mut out = String::with_capacity(text.len());
         let mut cuts = Cuts::default();
         out.push('{');
-        for (i, (key, value)) in members.iter().enumerate() {
+        for (i, (key, value)) in named.iter().enumerate() {
             if i > 0 {
                 out.push(',');
             }
@@ -207,43 +286,99 @@ impl Data {
         }
         out.push('}');
         notes.cuts(cuts);
-        Ok(Self::Other { family, text: out })
+        let whole = (reading.is_keeping && cuts.any()).then(|| text.to_owned());
+        Ok(Self::Other { family, text: out, whole })
     }
 
     fn read_page(
         family: String,
         items: &str,
         page: Object,
-        records_max: usize,
+        reading: Reading<'_>,
         notes: &mut Notes,
     ) -> Result<Self, String> {
         let all = elements(items);
+        let shown = all.len().min(reading.records_max);
+        let written = if reading.is_keeping { all.len() } else { shown };
         let mut cuts = Cuts::default();
-        let mut kept = Vec::with_capacity(all.len().min(records_max));
-        for item in all.iter().take(records_max) {
+        let mut kept = Vec::with_capacity(written);
+        for (at, item) in all.iter().take(written).enumerate() {
             let mut out = String::with_capacity(item.len());
-            cuts.add(scan::copy(item, Ceilings::RECORD, &mut out).map_err(|e| e.to_string())?);
+            let selected = reading.select(item);
+            let cut = scan::copy(&selected, Ceilings::RECORD, &mut out).map_err(|e| e.to_string())?;
+            if at < shown {
+                cuts.add(cut);
+            }
             kept.push(out);
         }
         notes.cuts(cuts);
-        let beyond = u64::try_from(all.len() - kept.len()).unwrap_or(u64::MAX);
-        let mut data = Self::Page { family, items: kept, page, beyond, why: "limit" };
+        let whole = (reading.is_keeping && cuts.any()).then(|| {
+            let items: Vec<_> = all.iter().map(|item| reading.select(item)).collect();
+            page_text(&family, &items, &whole_page(&page, items.len()))
+        });
+        let beyond = wide(all.len() - shown);
+        let mut data =
+            Self::Page { family, items: kept, shown, first: None, whole, page, beyond, why: "limit" };
         if beyond > 0 {
             data.settle(true);
         }
         Ok(data)
     }
 
-    /// The compact JSON.
+    /// The same with all its records as they are without ceilings inside them, for keeping aside.
+    pub(super) fn with_whole(mut self, records: Option<Vec<String>>) -> Self {
+        if let (Self::Page { family, page, whole, .. }, Some(records)) = (&mut self, records) {
+            *whole = Some(page_text(family, &records, &whole_page(page, records.len())));
+        }
+        self
+    }
+
+    /// The same for a tool without an envelope: an object like any other.
+    pub(super) fn bare(self) -> Self {
+        let whole = self.is_partial().then(|| self.whole());
+        Self::Other { family: String::new(), text: self.text(), whole }
+    }
+
+    /// The compact JSON of what is shown.
     pub(super) fn text(&self) -> String {
         match self {
             Self::Other { text, .. } => text.clone(),
-            Self::Page { family, items, page, .. } => format!(
-                "{{\"kind\":{},\"items\":[{}],\"page\":{}}}",
-                bounded::to_text(family.as_str()),
-                items.join(","),
-                bounded::to_text(page)
-            ),
+            Self::Page { family, items, shown, first, page, .. } => {
+                let mut items: Vec<&str> = items.iter().take(*shown).map(String::as_str).collect();
+                if let (Some(slot), Some(first)) = (items.first_mut(), first) {
+                    *slot = first;
+                }
+                page_text(family, &items, page)
+            }
+        }
+    }
+
+    /// The compact JSON with what is not shown.
+    fn whole(&self) -> String {
+        match self {
+            Self::Other { whole: Some(whole), .. } | Self::Page { whole: Some(whole), .. } => whole.clone(),
+            Self::Other { text, .. } => text.clone(),
+            Self::Page { family, items, page, .. } => {
+                page_text(family, items, &whole_page(page, items.len()))
+            }
+        }
+    }
+
+    /// Whether something is not shown that could be.
+    fn is_partial(&self) -> bool {
+        match self {
+            Self::Other { whole, .. } => whole.is_some(),
+            Self::Page { items, shown, first, whole, .. } => {
+                *shown < items.len() || first.is_some() || whole.is_some()
+            }
+        }
+    }
+
+    /// Whether nothing was left out of the whole either.
+    fn is_whole_there(&self) -> bool {
+        match self {
+            Self::Other { .. } => true,
+            Self::Page { items, shown, beyond, .. } => *beyond <= wide(items.len() - shown),
         }
     }
 
@@ -260,9 +395,9 @@ impl Data {
 
     /// Makes the data fit `room`; `false` where it cannot get smaller.
     fn reduce(&mut self, room: usize, envelope: &Enveloped, notes: &mut Notes) -> bool {
-        let whole = self.text().len();
+        let size = self.text().len();
         match self {
-            Self::Other { family, text } => {
+            Self::Other { family, text, .. } => {
                 let keep: Vec<String> = envelope.required(family).0.to_vec();
                 reduce(text, room, &keep, notes).is_some_and(|less| {
                     let smaller = less.len() < text.len();
@@ -270,23 +405,23 @@ impl Data {
                     smaller
                 })
             }
-            Self::Page { family, items, .. } => {
-                let frame = whole - items.iter().map(|i| i.len() + 1).sum::<usize>().saturating_sub(1);
+            Self::Page { family, items, shown, first, .. } => {
+                let now: Vec<&str> = items.iter().take(*shown).map(String::as_str).collect();
+                let frame = size - now.iter().map(|i| i.len() + 1).sum::<usize>().saturating_sub(1).min(size);
                 let room = room.saturating_sub(frame);
-                let kept = prefix(items, room);
+                let kept = prefix(&now, room);
                 if kept == 0 {
                     let required = envelope.required(family).1.to_vec();
-                    let Some(less) = items.first().and_then(|i| shrink(i, room, &required)) else {
+                    let Some(less) = now.first().and_then(|i| shrink(i, room, &required)) else {
                         return false;
                     };
                     notes.omit("members and texts of a record", None, "byte_budget", "ask for fewer fields");
-                    items.splice(..1, [less]);
+                    *first = Some(less);
                 }
-                let dropped = items.len() - kept.max(1);
-                items.truncate(kept.max(1));
+                let dropped = *shown - kept.max(1);
+                *shown = kept.max(1);
                 if dropped > 0 {
-                    let count = u64::try_from(dropped).unwrap_or(u64::MAX);
-                    notes.omit("records", Some(count), "byte_budget", "ask for fewer records at a time");
+                    notes.omit("records", Some(wide(dropped)), "byte_budget", "ask for fewer records at a time");
                     self.settle(true);
                 }
                 true
@@ -296,8 +431,8 @@ impl Data {
 
     /// Keeps `page` true after records were left out.
     fn settle(&mut self, cut: bool) {
-        let Self::Page { items, page, .. } = self else { return };
-        let returned = u64::try_from(items.len()).unwrap_or(u64::MAX);
+        let Self::Page { shown, page, .. } = self else { return };
+        let returned = wide(*shown);
         page.insert("returned".to_owned(), Value::from(returned));
         if !cut {
             return;
@@ -310,4 +445,61 @@ impl Data {
             page.insert("next_offset".to_owned(), next.map_or(Value::Null, Value::from));
         }
     }
+}
+
+/// What reading data needs besides its text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reading<'a> {
+    /// Records shown at most.
+    pub(super) records_max: usize,
+    /// Whether what is not shown is wanted for keeping aside.
+    pub(super) is_keeping: bool,
+    /// The members of a record that were asked for.
+    pub(super) fields: Option<&'a Fields>,
+    /// Those that it cannot do without.
+    pub(super) required: &'a [String],
+}
+
+impl Reading<'_> {
+    fn select<'t>(&self, item: &'t str) -> Cow<'t, str> {
+        let Some(fields) = self.fields else { return Cow::Borrowed(item) };
+        let mut out = String::with_capacity(item.len());
+        fields.select(item, self.required, &mut out);
+        Cow::Owned(out)
+    }
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+fn page_text<T: AsRef<str>>(family: &str, items: &[T], page: &Object) -> String {
+    let size = items.iter().map(|i| i.as_ref().len() + 1).sum::<usize>();
+    let mut out = String::with_capacity(size + family.len() + 256);
+    out.push_str("{\"kind\":");
+    out.push_str(&bounded::to_text(family));
+    out.push_str(",\"items\":[");
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(item.as_ref());
+    }
+    out.push_str("],\"page\":");
+    out.push_str(&bounded::to_text(page));
+    out.push('}');
+    out
+}
+
+/// The paging member of a page with so many records: what follows is known only where the total is.
+fn whole_page(page: &Object, records: usize) -> Object {
+    let mut page = page.clone();
+    let number = |page: &Object, name: &str| page.get(name).and_then(Value::as_u64);
+    let end = number(&page, "offset").unwrap_or(0).saturating_add(wide(records));
+    let has_more = number(&page, "total").map(|total| end < total);
+    let next = (has_more == Some(true) && number(&page, "next_offset").is_some()).then_some(end);
+    page.insert("returned".to_owned(), Value::from(wide(records)));
+    page.insert("has_more".to_owned(), has_more.map_or(Value::Null, Value::from));
+    page.insert("next_offset".to_owned(), next.map_or(Value::Null, Value::from));
+    page
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::spec::{MappingSpec, ProjectionSpec};
-use crate::call::ErrorCode;
+use super::select::Fields;
+use crate::call::{ErrorCode, ToolError};
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
 use crate::json::{self as bounded, Object};
 use crate::limits::{HOME_FILE_BYTES_MAX, RESULT_RECORDS};
@@ -111,6 +112,8 @@ struct Family {
     schema: SchemaText,
     /// Members that the data, and each of its `items`, cannot do without.
     required: [Vec<String>; 2],
+    /// Members that a caller may select: of its items, else of the data; empty where they are open.
+    members: Vec<String>,
 }
 
 /// A value that does not keep its contract: where and what.
@@ -170,6 +173,43 @@ impl Contract {
             Self::Free => None,
             Self::Bare(schema) => Some(schema),
             Self::Enveloped(envelope) => Some(&envelope.schema),
+        }
+    }
+
+    /// Whether the members that a caller asks for can be in a result: an unknown one is told with those that
+    /// there are.
+    pub(super) fn check_fields(&self, fields: &Fields) -> Result<(), ToolError> {
+        let known: BTreeSet<&str> = match self {
+            Self::Free => return Ok(()),
+            Self::Bare(_) => BTreeSet::new(),
+            Self::Enveloped(envelope) => {
+                envelope.families.iter().flat_map(|f| &f.members).map(String::as_str).collect()
+            }
+        };
+        let refused =
+            |message: String| Err(ToolError::new(ErrorCode::InvalidArgument, message).field("/fields"));
+        let (names, is_deep) = fields.names();
+        if is_deep {
+            return refused(
+                "`fields` of this tool are names of members, no pointers: inside a member its schema decides."
+                    .to_owned(),
+            );
+        }
+        let Some(wrong) = names.iter().find(|name| !known.is_empty() && !known.contains(**name)) else {
+            return Ok(());
+        };
+        let help = match did_you_mean(wrong, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}.", known.iter().copied().collect::<Vec<_>>().join(", ")),
+        };
+        refused(format!("The results of this tool have no member `{}`; {help}", bounded::cut(wrong, 100)))
+    }
+
+    /// Members that a bare result cannot do without.
+    pub(super) fn required(&self) -> Vec<String> {
+        match self {
+            Self::Bare(schema) => required_members(Some(&schema.value())),
+            Self::Free | Self::Enveloped(_) => Vec::new(),
         }
     }
 
@@ -295,7 +335,12 @@ fn enveloped(
             };
             let required = [defs.get(name), item].map(required_members);
             let schema = SchemaText::of(&json!({"$ref": format!("#/$defs/{name}"), "$defs": defs}));
-            Family { name: name.clone(), schema, required }
+            let members = match (item, defs.get(name).and_then(|d| d.pointer("/properties/record"))) {
+                (Some(item), _) => property_names(item),
+                (None, Some(_)) => defs.get("item").map(property_names).unwrap_or_default(),
+                (None, None) => defs.get(name).map(property_names).unwrap_or_default(),
+            };
+            Family { name: name.clone(), schema, required, members }
         })
         .collect();
     let one_of: Vec<Value> = names.iter().map(|(n, _)| json!({"$ref": format!("#/$defs/{n}")})).collect();
@@ -321,6 +366,11 @@ fn enveloped(
         "$defs": closure,
     });
     Enveloped { operation: operation.to_owned(), families, schema: SchemaText::of(&schema) }
+}
+
+fn property_names(schema: &Value) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|p| p.keys().cloned()).collect()
 }
 
 fn required_members(schema: Option<&Value>) -> Vec<String> {

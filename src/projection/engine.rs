@@ -14,7 +14,8 @@ use super::request::Request;
 use super::script::{Roles, described};
 use super::sink::RecordSink;
 use super::spec::{LinesSpec, MappingSpec, PagingMode};
-use super::{CallFacts, ResultBudget, ScriptCalls, Shaped, bare, reply, scan};
+use super::scan::{self, Ceilings};
+use super::{CallFacts, Fields, ResultBudget, ScriptCalls, Shaped, bare, reply};
 use crate::call::{ErrorCode, ReplyBody, ToolError, UpstreamReply, UpstreamRequest};
 use crate::json::{self as bounded, Object};
 use crate::limits::RESULT_RECORDS;
@@ -81,7 +82,7 @@ impl Projection {
         facts: &CallFacts,
         budget: &ResultBudget,
     ) -> Shaped {
-        let finish = self.finish(&facts.correlation_id, budget, reply::size(reply));
+        let finish = self.finish(facts, budget, reply::size(reply));
         let args = &self.filled(args);
         let own = self.roles.as_ref().map_or(Ok(None), |r| r.failed(reply, args, facts));
         match own {
@@ -97,7 +98,7 @@ impl Projection {
         }
         let projecting = self.roles.as_ref().filter(|r| r.projects());
         if self.mapping.is_none() && projecting.is_none() && matches!(self.contract, Contract::Free) {
-            return bare::unprojected(reply, budget);
+            return bare::unprojected(reply, facts, budget);
         }
         let mut notes = Notes::default();
         reply.warnings.iter().for_each(|w| notes.warn(w));
@@ -107,7 +108,7 @@ impl Projection {
                 Err(why) => finish.unreadable(&why),
             };
         }
-        match self.data(reply, args, budget, &mut notes) {
+        match self.data(reply, args, &finish, &mut notes) {
             Ok(data) => finish.success(data, notes),
             Err(why) => finish.unreadable(&why),
         }
@@ -125,7 +126,7 @@ impl Projection {
             return Shaped::failed(bare::internal(&facts.correlation_id), 0);
         };
         roles.run(&self.filled(args), facts, calls, |bytes_in, conclude| {
-            conclude(&self.finish(&facts.correlation_id, budget, bytes_in))
+            conclude(&self.finish(facts, budget, bytes_in))
         })
     }
 
@@ -143,14 +144,20 @@ impl Projection {
         }
     }
 
+    /// Checks which members a caller asks for against what this tool's results can have. A tool without a
+    /// schema of its own takes any.
+    pub fn check_fields(&self, fields: &Fields) -> Result<(), ToolError> {
+        self.contract.check_fields(fields)
+    }
+
     fn finish<'a>(
         &'a self,
-        correlation_id: &'a str,
+        facts: &'a CallFacts,
         budget: &'a ResultBudget,
         bytes_in: usize,
     ) -> Finish<'a> {
         let (contract, validators) = (&self.contract, &*self.validators);
-        Finish { contract, validators, budget, correlation_id, bytes_in }
+        Finish { contract, validators, budget, facts, bytes_in }
     }
 
     /// What the status, or an MCP server's own verdict, says went wrong.
@@ -172,49 +179,73 @@ impl Projection {
         &self,
         reply: &UpstreamReply,
         args: &Object,
-        budget: &ResultBudget,
+        finish: &Finish<'_>,
         notes: &mut Notes,
     ) -> Result<Data, String> {
         let source = self.source(reply)?;
         match &self.mapping {
-            Some((plan, spec)) => self.mapped(plan, spec, &source, args, budget, notes),
-            None => Data::read(scan::checked(source.as_bytes())?, budget.records, notes),
+            Some((plan, spec)) => self.mapped(plan, spec, &source, args, finish, notes),
+            None => {
+                let mut compact = String::with_capacity(source.len());
+                scan::copy(scan::checked(source.as_bytes())?, Ceilings::NONE, &mut compact)
+                    .map_err(|e| e.to_string())?;
+                finish.read(&compact, notes)
+            }
         }
     }
 
-    /// Runs the mapping into a sink; `None` where there is none.
+    /// Runs the mapping into a sink.
     fn mapped(
         &self,
         plan: &Plan,
         spec: &MappingSpec,
         source: &str,
         args: &Object,
-        budget: &ResultBudget,
+        finish: &Finish<'_>,
         notes: &mut Notes,
     ) -> Result<Data, String> {
         let (family, keep): (String, &[String]) = match &self.contract {
             Contract::Enveloped(envelope) => {
                 let family = envelope.family_names().next().unwrap_or_default();
-                (family.to_owned(), envelope.required(family).1)
+                let (data, item) = envelope.required(family);
+                (family.to_owned(), if plan.is_list() { item } else { data })
             }
             Contract::Free | Contract::Bare(_) => (String::new(), &[]),
         };
-        let window = self.window(spec, args, budget);
-        let mut sink = RecordSink::new(window.limit, budget.result_bytes).keeping(keep);
-        if window.local {
-            sink = sink.skipping(window.offset);
-        }
-        let found = plan.run(source, &mut sink)?;
-        sink.fault()?;
+        let window = self.window(spec, args, finish.budget);
+        let sink = |bytes: usize| {
+            let mut sink =
+                RecordSink::new(window.limit, bytes).keeping(keep).selecting(finish.facts.fields.as_ref());
+            if let Some(keeping) = &finish.facts.keeping {
+                // Of a complete list the caller's own window is all that could be missed.
+                let records = if window.local { window.limit } else { usize::MAX };
+                sink = sink.aside(records, keeping.bytes_max());
+            }
+            if window.local { sink.skipping(window.offset) } else { sink }
+        };
+        let mut shown = sink(finish.budget.result_bytes);
+        let found = plan.run(source, &mut shown)?;
+        shown.fault()?;
         notes.cuts(found.cuts);
-        if sink.shrunk() {
+        if shown.shrunk().is_some() {
             notes.omit("members and texts of a record", None, "byte_budget", "ask for fewer fields");
         }
-        if !plan.is_list() {
-            let record = sink.into_parts().pop().ok_or("the record does not fit the budget at all")?;
-            return Ok(Data::Other { text: in_family(&family, &record), family });
+        // Rare: a list inside a record was cut. Once more without that ceiling, for what is kept aside.
+        let uncut = match &finish.facts.keeping {
+            Some(keeping) if found.cuts.elements > 0 => {
+                let mut all = sink(keeping.bytes_max());
+                plan.with_all_elements().run(source, &mut all)?;
+                Some(all.into_parts())
+            }
+            _ => None,
+        };
+        if plan.is_list() {
+            return Ok(window.page(family, spec, &found, shown).with_whole(uncut));
         }
-        Ok(window.page(family, spec, &found, sink))
+        let whole = uncut.and_then(|mut all| all.pop()).or_else(|| shown.shrunk().map(str::to_owned));
+        let record = shown.into_parts().pop().ok_or("the record does not fit the budget at all")?;
+        let whole = whole.map(|whole| in_family(&family, &whole));
+        Ok(Data::Other { text: in_family(&family, &record), family, whole })
     }
 
     /// What the mapping makes of a reply for the script beside it: a list of records, or one record.
@@ -235,7 +266,7 @@ impl Projection {
         let found = plan.run(&source, &mut sink)?;
         sink.fault()?;
         notes.cuts(found.cuts);
-        let kept = u64::try_from(sink.len()).unwrap_or(u64::MAX);
+        let kept = u64::try_from(sink.shown()).unwrap_or(u64::MAX);
         if plan.is_list() && found.records > kept && (!window.local || sink.over_bytes()) {
             notes.omit("records", Some(found.records - kept), "limit", "narrow the query");
         }
@@ -291,11 +322,14 @@ impl Window {
     fn page(self, family: String, spec: &MappingSpec, found: &Found, sink: RecordSink) -> Data {
         let complete = spec.paging == PagingMode::Complete;
         let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-        let (over_bytes, returned) = (sink.over_bytes(), wide(sink.len()));
+        let (over_bytes, returned) = (sink.over_bytes(), wide(sink.shown()));
         let offset = wide(self.offset);
         let total = if complete { Some(found.records) } else { found.total };
         let before = if self.local { offset.min(found.records) } else { 0 };
-        let beyond = found.records.saturating_sub(before + returned);
+        // A window that the caller asked for leaves nothing out beyond itself; a ceiling of docent does.
+        let reach = found.records.saturating_sub(before);
+        let reach = if self.local { reach.min(wide(self.limit)) } else { reach };
+        let beyond = reach.saturating_sub(returned);
         let has_more = match total {
             Some(total) if complete || self.takes_offset => Some(offset + returned < total),
             _ if beyond > 0 => Some(true),
@@ -318,9 +352,13 @@ impl Window {
             "unit": spec.unit.as_deref().unwrap_or("records"),
         });
         let page = page.as_object().cloned().unwrap_or_default();
-        // A window that the caller asked for leaves nothing out; a ceiling of docent does.
-        let asked = self.local && !over_bytes;
         let why = if over_bytes { "byte_budget" } else { "limit" };
-        Data::Page { family, items: sink.into_parts(), page, beyond: if asked { 0 } else { beyond }, why }
+        let (shown, whole_first) = (sink.shown(), sink.shrunk().map(str::to_owned));
+        let mut items = sink.into_parts();
+        let mut first = None;
+        if let (Some(slot), Some(whole)) = (items.first_mut(), whole_first) {
+            first = Some(std::mem::replace(slot, whole));
+        }
+        Data::Page { family, items, shown, first, whole: None, page, beyond, why }
     }
 }

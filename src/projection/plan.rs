@@ -21,6 +21,8 @@ pub(super) struct Plan {
     record: Node,
     outputs: Vec<Output>,
     spec: MappingSpec,
+    /// Elements of a list inside a record.
+    nested: usize,
 }
 
 const RECORDS: usize = 0;
@@ -56,7 +58,14 @@ impl Plan {
         }
         document.finish();
         record.finish();
-        Self { document, record, outputs, spec: spec.clone() }
+        Self { document, record, outputs, spec: spec.clone(), nested: Ceilings::RECORD.nested }
+    }
+
+    /// The same without the ceiling on lists inside records, for what is kept aside.
+    pub(super) fn with_all_elements(&self) -> Self {
+        let mut plan = Self { nested: usize::MAX, ..self.clone() };
+        plan.outputs.iter_mut().for_each(|output| output.ceilings.nested = usize::MAX);
+        plan
     }
 
     /// Whether the records are a list.
@@ -157,7 +166,8 @@ impl Plan {
                             .map_or(&*key, |(_, to)| to);
                         member(out, begin, &json::to_text(name));
                         cuts.add(
-                            scan::copy(value, self.spec.ceilings(name), out).map_err(|e| e.to_string())?,
+                            scan::copy(value, Ceilings { nested: self.nested, ..self.spec.ceilings(name) }, out)
+                                .map_err(|e| e.to_string())?,
                         );
                     }
                     if !scan.more(b'}') {

@@ -37,6 +37,11 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
+    /// Whether anything was left out.
+    pub(super) fn any(self) -> bool {
+        self.elements > 0 || self.texts > 0
+    }
+
     /// Adds those of another copy.
     pub(super) fn add(&mut self, other: Self) {
         self.elements += other.elements;

@@ -203,7 +203,7 @@ pub(super) fn described(error: &ScriptError) -> String {
 /// From what a script gave to a result: its own failure, an inner one, a fault, or data.
 fn conclude(made: Result<Dynamic, Box<ScriptError>>, ctx: &Context, finish: &Finish<'_>) -> Shaped {
     let (notes, inner) = ctx.take();
-    let fault = |detail: String| finish.failure(internal(finish.correlation_id)).with_detail(detail);
+    let fault = |detail: String| finish.failure(internal(&finish.facts.correlation_id)).with_detail(detail);
     let made = match (made, inner) {
         (Ok(made), _) => made,
         (Err(_), Some(inner)) => return finish.failure(inner),
@@ -216,11 +216,10 @@ fn conclude(made: Result<Dynamic, Box<ScriptError>>, ctx: &Context, finish: &Fin
 }
 
 fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Result<Shaped, String> {
-    let records = finish.budget.records;
     if let Some(page) = made.read_lock::<Page>() {
-        let mut data = page_data(&page, records, &mut notes)?;
+        let mut data = page_data(&page, finish, &mut notes)?;
         if !matches!(finish.contract, Contract::Enveloped(_)) {
-            data = Data::Other { family: String::new(), text: data.text() };
+            data = data.bare();
         }
         return Ok(finish.success(data, notes));
     }
@@ -233,7 +232,7 @@ fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Resul
         None => None,
     };
     if let Some(text) = text {
-        return Ok(finish.success(Data::read(&text, records, &mut notes)?, notes));
+        return Ok(finish.success(finish.read(&text, &mut notes)?, notes));
     }
     if let Ok(text) = made.as_immutable_string_ref() {
         return Ok(finish.text(text.as_str(), notes));
@@ -244,10 +243,10 @@ fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Resul
     let text = made::text_of(made)?;
     let is_data = made.is_map() || made.read_lock::<View>().is_some();
     let text = if is_data { text } else { finish.json_data(&text) };
-    Ok(finish.success(Data::read(&text, records, &mut notes)?, notes))
+    Ok(finish.success(finish.read(&text, &mut notes)?, notes))
 }
 
-fn page_data(page: &Page, records: usize, notes: &mut Notes) -> Result<Data, String> {
+fn page_data(page: &Page, finish: &Finish<'_>, notes: &mut Notes) -> Result<Data, String> {
     let (items, beyond) = {
         let rows = page.rows.lock();
         (format!("[{}]", rows.items.join(",")), rows.beyond)
@@ -257,7 +256,7 @@ fn page_data(page: &Page, records: usize, notes: &mut Notes) -> Result<Data, Str
         bounded::to_text(page.family.as_str()),
         bounded::to_text(&page.page())
     );
-    let mut data = Data::read(&text, records, notes)?;
+    let mut data = finish.read(&text, notes)?;
     if let Data::Page { beyond: left, .. } = &mut data {
         *left += beyond;
     }
@@ -278,13 +277,15 @@ impl Finish<'_> {
     fn text(&self, text: &str, mut notes: Notes) -> Shaped {
         if let Contract::Enveloped(_) = self.contract {
             let data = format!("{{\"kind\":\"text\",\"text\":{}}}", bounded::to_text(text));
-            return self.success(Data::Other { family: "text".to_owned(), text: data }, notes);
+            return self.success(Data::Other { family: "text".to_owned(), text: data, whole: None }, notes);
         }
-        let (kept, omission) = bare::cut_text(text, self.budget.text_bytes);
-        notes.omitted.extend(omission);
-        let mut result = ToolResult { text: Some(kept.into_owned()), ..ToolResult::default() };
+        let keeping = self.facts.keeping.as_ref();
+        let cut = bare::cut_text(text, self.budget.text_bytes, keeping);
+        notes.omitted.extend(cut.omission);
+        let mut result = ToolResult { text: Some(cut.text.into_owned()), ..ToolResult::default() };
         result.blocks.extend(note(&notes));
-        Shaped::completed(result, self.bytes_in, notes.omitted)
+        bare::attach(&mut result, keeping, cut.kept.as_ref());
+        Shaped::completed(result, self.bytes_in, notes.omitted).keeping(cut.kept)
     }
 
     /// Blocks as they are, within the budget of blocks.
@@ -298,10 +299,11 @@ impl Finish<'_> {
         for (i, block) in blocks.iter().enumerate() {
             let mut block = block.clone();
             if let Some(Value::String(text)) = block.get_mut("text") {
-                let (kept, omission) = bare::cut_text(text, texts);
-                texts = texts.saturating_sub(kept.len());
-                notes.omitted.extend(omission);
-                *text = kept.into_owned();
+                // The blocks are kept once all together, not each text for itself.
+                let cut = bare::cut_text(text, texts, None);
+                texts = texts.saturating_sub(cut.text.len());
+                notes.omitted.extend(cut.omission);
+                *text = cut.text.into_owned();
             }
             let raw = bare::raw(&block).ok_or("a block is not JSON")?;
             if raw.get().len() > room {
@@ -312,7 +314,10 @@ impl Finish<'_> {
             result.blocks.push(raw);
         }
         result.blocks.extend(note(&notes));
-        Ok(Shaped::completed(result, self.bytes_in, notes.omitted))
+        let keeping = self.facts.keeping.as_ref().filter(|_| !notes.omitted.is_empty());
+        let kept = keeping.and_then(|k| k.take(&bounded::to_text(&serde_json::json!({ "content": blocks })), false));
+        bare::attach(&mut result, keeping, kept.as_ref());
+        Ok(Shaped::completed(result, self.bytes_in, notes.omitted).keeping(kept))
     }
 
     /// `json(…)`: the value itself, or the family `json` around it where the tool has that family.

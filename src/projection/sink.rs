@@ -1,6 +1,10 @@
 //! Where records go: JSON text within a byte and a record budget, written once, never rebuilt.
 
-use super::scan::{self, Ceilings, Scan};
+use std::sync::Arc;
+
+use super::keep::members;
+use super::scan::{self, Ceilings};
+use super::select::Fields;
 
 /// Ceilings on texts tried one after the other on a record that alone is too large.
 const TEXT_STEPS: [usize; 5] = [8_192, 2_048, 512, 128, 32];
@@ -19,7 +23,15 @@ pub(super) struct RecordSink {
     skip: usize,
     skipped: usize,
     over_bytes: bool,
-    shrunk: bool,
+    /// The only record as it was before it was reduced.
+    shrunk: Option<String>,
+    /// Records of those written that are shown; the others are kept aside.
+    shown: usize,
+    /// Records and bytes to write beyond those that are shown.
+    aside: Option<(usize, usize)>,
+    aside_full: bool,
+    /// Members that were asked for, `keep` besides; all where nothing was.
+    select: Option<Arc<Fields>>,
     fault: Option<String>,
 }
 
@@ -35,7 +47,11 @@ impl RecordSink {
             skip: 0,
             skipped: 0,
             over_bytes: false,
-            shrunk: false,
+            shrunk: None,
+            shown: 0,
+            aside: None,
+            aside_full: false,
+            select: None,
             fault: None,
         }
     }
@@ -43,6 +59,18 @@ impl RecordSink {
     /// Members that a record cannot do without when it has to get smaller.
     pub(super) fn keeping(mut self, keep: &[String]) -> Self {
         self.keep = keep.to_vec();
+        self
+    }
+
+    /// Writes records beyond those that are shown as well, up to so many in all and so many bytes.
+    pub(super) fn aside(mut self, records_max: usize, bytes_max: usize) -> Self {
+        self.aside = Some((records_max, bytes_max));
+        self
+    }
+
+    /// Keeps only these members of each record, and those that it cannot do without.
+    pub(super) fn selecting(mut self, fields: Option<&Arc<Fields>>) -> Self {
+        self.select = fields.cloned();
         self
     }
 
@@ -61,13 +89,20 @@ impl RecordSink {
 
     /// Whether another record would not be kept.
     pub(super) fn is_full(&self) -> bool {
-        self.over_bytes || self.ends.len() >= self.records_max || self.fault.is_some()
+        let aside = self.aside.is_none_or(|(records, _)| self.aside_full || self.ends.len() >= records);
+        self.fault.is_some() || (self.shows_all() && aside)
+    }
+
+    /// Whether another record would not be shown.
+    fn shows_all(&self) -> bool {
+        self.over_bytes || self.shown >= self.records_max
     }
 
     /// Forgets what was written.
     pub(super) fn restart(&mut self) {
-        let keep = std::mem::take(&mut self.keep);
-        *self = Self { keep, skip: self.skip, ..Self::new(self.records_max, self.bytes_max) };
+        let (keep, select) = (std::mem::take(&mut self.keep), self.select.take());
+        let new = Self::new(self.records_max, self.bytes_max);
+        *self = Self { keep, select, skip: self.skip, aside: self.aside, ..new };
     }
 
     /// Takes the record that `write` appends, or drops it where it does not fit.
@@ -85,29 +120,45 @@ impl RecordSink {
             self.fault = Some(fault);
             return;
         }
-        if self.out.len() > self.bytes_max {
-            if !self.ends.is_empty() {
-                self.out.truncate(begin);
-                self.over_bytes = true;
-                return;
-            }
-            // The only record: its fields, then its texts are reduced before nothing at all is said.
+        if let Some(fields) = &self.select {
             let record = self.out.split_off(start);
-            self.shrunk = true;
-            match shrink(&record, self.bytes_max, &self.keep) {
-                Some(less) => self.out.push_str(&less),
-                None => {
-                    self.over_bytes = true;
-                    return;
-                }
+            fields.select(&record, &self.keep, &mut self.out);
+        }
+        if !self.shows_all() && self.shows(begin, start) {
+            return;
+        }
+        // Beyond what is shown: set aside where that was asked for.
+        match self.aside {
+            Some((_, bytes)) if self.out.len() <= bytes => self.ends.push(self.out.len()),
+            _ => {
+                self.out.truncate(begin);
+                self.aside_full = true;
             }
         }
-        self.ends.push(self.out.len());
     }
 
-    /// Records kept.
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
+    /// Whether the record just written is shown. The only one is reduced first: its fields, then its texts,
+    /// before nothing at all is said.
+    fn shows(&mut self, begin: usize, start: usize) -> bool {
+        if self.out.len() > self.bytes_max {
+            let reduced = if begin == 0 { self.out.get(start..).map(str::to_owned) } else { None };
+            let less = reduced.as_ref().and_then(|record| shrink(record, self.bytes_max, &self.keep));
+            let Some(less) = less else {
+                self.over_bytes = true;
+                return false;
+            };
+            self.out.truncate(start);
+            self.out.push_str(&less);
+            self.shrunk = reduced;
+        }
+        self.ends.push(self.out.len());
+        self.shown += 1;
+        true
+    }
+
+    /// Records that are shown.
+    pub(super) fn shown(&self) -> usize {
+        self.shown
     }
 
     /// Whether records were dropped for their bytes.
@@ -115,9 +166,9 @@ impl RecordSink {
         self.over_bytes
     }
 
-    /// Whether fields or texts of the only record were reduced.
-    pub(super) fn shrunk(&self) -> bool {
-        self.shrunk
+    /// The only record as it was, where its fields or texts were reduced.
+    pub(super) fn shrunk(&self) -> Option<&str> {
+        self.shrunk.as_deref()
     }
 
     /// The first failure of a writer.
@@ -125,7 +176,7 @@ impl RecordSink {
         self.fault.clone().map_or(Ok(()), Err)
     }
 
-    /// The records one by one.
+    /// The records one by one, those set aside last.
     pub(super) fn into_parts(self) -> Vec<String> {
         let mut parts = Vec::with_capacity(self.ends.len());
         let mut from = 0;
@@ -140,7 +191,10 @@ impl RecordSink {
 /// Makes a JSON object smaller: its largest members go first (never those in `keep`), then texts are cut.
 /// `None` where even that is too much.
 pub(super) fn shrink(object: &str, max: usize, keep: &[String]) -> Option<String> {
-    let mut members = members(object)?;
+    if !object.starts_with('{') {
+        return None;
+    }
+    let mut members = members(object);
     let size = |m: &[(&str, &str)]| m.iter().map(|(k, v)| k.len() + v.len() + 2).sum::<usize>() + 1;
     while size(&members) > max && members.len() > 1 {
         let largest = members
@@ -176,25 +230,6 @@ pub(super) fn shrink(object: &str, max: usize, keep: &[String]) -> Option<String
     TEXT_STEPS.iter().find_map(|text| joined(Some(*text), text / 16).filter(|out| out.len() <= max))
 }
 
-fn members(object: &str) -> Option<Vec<(&str, &str)>> {
-    let mut scan = Scan::new(object);
-    let mut found = Vec::new();
-    if scan.peek() != b'{' {
-        return None;
-    }
-    scan.step();
-    if scan.closes(b'}') {
-        return Some(found);
-    }
-    loop {
-        let key = scan.key();
-        found.push((key, scan.skip()));
-        if !scan.more(b'}') {
-            return Some(found);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +246,7 @@ mod tests {
         let mut sink = RecordSink::new(10, 15);
         push(&mut sink, r#"{"a":1}"#);
         push(&mut sink, r#"{"a":2}"#);
-        assert!(!sink.is_full() && sink.len() == 2);
+        assert!(!sink.is_full() && sink.shown() == 2);
         push(&mut sink, "1");
         assert!(sink.is_full() && sink.over_bytes());
         assert_eq!(sink.into_parts().join(","), r#"{"a":1},{"a":2}"#);
@@ -223,10 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn records_beyond_what_is_shown_are_set_aside() {
+        let mut sink = RecordSink::new(2, 100).aside(4, 1_000);
+        for text in ["{}", "{}", "[1]", "[2]", "[3]"] {
+            push(&mut sink, text);
+        }
+        assert!(sink.is_full() && sink.shown() == 2 && !sink.over_bytes());
+        assert_eq!(sink.into_parts(), ["{}", "{}", "[1]", "[2]"]);
+        let mut sink = RecordSink::new(9, 7).aside(9, 12);
+        for text in ["{\"a\":1}", "[1]", "[23456]"] {
+            push(&mut sink, text);
+        }
+        assert!(sink.is_full() && sink.over_bytes());
+        assert_eq!((sink.shown(), sink.into_parts().len()), (1, 2));
+    }
+
+    #[test]
     fn a_single_large_record_loses_fields_before_texts() {
         let mut sink = RecordSink::new(10, 60);
         push(&mut sink, &format!(r#"{{"id":1,"body":"{}","t":"short"}}"#, "x".repeat(100)));
-        assert!(sink.shrunk());
+        assert!(sink.shrunk().is_some());
         assert_eq!(sink.into_parts().join(","), r#"{"id":1,"t":"short"}"#);
         let only = format!(r#"{{"body":"{}"}}"#, "😀".repeat(100));
         let less = shrink(&only, 60, &["body".to_owned()]).unwrap();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CallFacts, PackSources, Projection, ProjectionSpec, Projector, ResultBudget, Shaped};
+use super::{CallFacts, Fields, Keeping, PackSources, Projection, ProjectionSpec, Projector, ResultBudget, Shaped};
 use crate::call::{ErrorCode, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply};
 use crate::catalog::Tool;
 use crate::diagnostic::{Diagnostics, SourceFile};
@@ -328,4 +328,94 @@ proptest! {
         let shaped = PAGES.shape(&reply("application/json", body), &empty, &facts(), &ResultBudget::default());
         prop_assert!(!shaped.is_success());
     }
+}
+
+/// A call whose rest is kept.
+fn keeping_facts() -> CallFacts {
+    let keeping = Keeping::new(Arc::from("docent_read_result"), 100_000, std::time::Duration::from_hours(1), || {
+        Arc::from("r_1")
+    });
+    CallFacts { keeping: Some(keeping), ..facts() }
+}
+
+fn kept(toml: &str, body: &str, facts: &CallFacts, budget: &ResultBudget) -> (Shaped, Value) {
+    let projection = compile(toml, &json!({}), PackSources::default());
+    let shaped = projection.shape(&reply("application/json", body.to_owned()), &object(&json!({})), facts, budget);
+    let whole = shaped.kept.as_ref().map(|k| k.json.value()).unwrap_or_default();
+    (shaped, whole)
+}
+
+fn object(value: &Value) -> crate::json::Object {
+    value.as_object().unwrap().clone()
+}
+
+fn name(i: usize) -> String {
+    format!("n{i}{}", "-".repeat(60))
+}
+
+fn rows(count: usize) -> String {
+    let rows: Vec<Value> =
+        (0..count).map(|i| json!({"id": i, "a": {"name": name(i)}, "tags": vec![i; 150]})).collect();
+    json!({ "items": rows }).to_string()
+}
+
+#[test]
+fn records_beyond_the_limit_are_kept_whole_and_told() {
+    let (shaped, whole) = kept(LIST, &rows(12), &keeping_facts(), &ResultBudget::default());
+    let (result, value) = done(&shaped);
+    assert_eq!(value["data"]["items"].as_array().unwrap().len(), 5);
+    assert_eq!(whole["items"].as_array().unwrap().len(), 12);
+    assert_eq!(whole["items"][11], json!({"id": 11, "name": name(11)}));
+    assert_eq!((&whole["page"]["returned"], &whole["page"]["has_more"]), (&json!(12), &Value::Null));
+    let warnings = value["warnings"].to_string();
+    assert!(warnings.contains("r_1") && warnings.contains("docent_read_result"), "{warnings}");
+    assert_eq!(result.meta.as_ref().unwrap()["dev.docent/result"]["result_id"], "r_1");
+    assert!(result.blocks[0].get().contains("docent://results/r_1"));
+    assert!(shaped.kept.as_ref().unwrap().is_whole && shaped.kept.as_ref().unwrap().is_data);
+}
+
+#[test]
+fn nothing_is_kept_where_nothing_is_left_out_or_nobody_keeps() {
+    let (shaped, _) = kept(LIST, &rows(5), &keeping_facts(), &ResultBudget::default());
+    assert!(shaped.kept.is_none() && done(&shaped).0.blocks.is_empty());
+    let (shaped, _) = kept(LIST, &rows(12), &facts(), &ResultBudget::default());
+    assert!(shaped.kept.is_none() && done(&shaped).0.meta.is_none());
+}
+
+#[test]
+fn what_bytes_and_nested_ceilings_cut_is_kept_as_well() {
+    let small = ResultBudget { result_bytes: 640, ..ResultBudget::default() };
+    let (shaped, whole) = kept(LIST, &rows(5), &keeping_facts(), &small);
+    let (_, value) = done(&shaped);
+    assert!(value["data"]["items"].as_array().unwrap().len() < 5 && value.to_string().len() <= 640);
+    assert_eq!(whole["items"].as_array().unwrap().len(), 5);
+    let tags = "collection = \"/items\"\nfields = { tags = \"/tags\", each = \"/tags/*\" }\n";
+    let (shaped, whole) = kept(tags, &rows(2), &keeping_facts(), &ResultBudget::default());
+    assert_eq!(done(&shaped).1["data"]["items"][1]["tags"].as_array().unwrap().len(), 100);
+    for member in ["tags", "each"] {
+        assert_eq!(whole["items"][1][member].as_array().unwrap().len(), 150, "{member}");
+    }
+    let one = "fields = { text = \"/text\" }\n";
+    let body = json!({"text": "x".repeat(3_000)}).to_string();
+    let (shaped, whole) = kept(one, &body, &keeping_facts(), &small);
+    assert!(done(&shaped).1.to_string().len() <= 640);
+    assert_eq!(whole, json!({"kind": "record", "record": {"text": "x".repeat(3_000)}}));
+}
+
+#[test]
+fn only_the_fields_asked_for_come_and_required_ones_stay() {
+    let projection = compile(LIST, &json!({}), PackSources::default());
+    let fields = Arc::new(Fields::parse(["name"]).unwrap());
+    projection.check_fields(&fields).unwrap();
+    let facts = CallFacts { fields: Some(fields), ..facts() };
+    let shaped = projection.shape(
+        &reply("application/json", rows(2)),
+        &object(&json!({})),
+        &facts,
+        &ResultBudget::default(),
+    );
+    assert_eq!(done(&shaped).1["data"]["items"], json!([{"name": name(0)}, {"name": name(1)}]));
+    let wrong = projection.check_fields(&Fields::parse(["nam"]).unwrap()).unwrap_err();
+    assert!(wrong.message.contains("did you mean `name`?"), "{wrong}");
+    assert!(projection.check_fields(&Fields::parse(["/a/b"]).unwrap()).is_err());
 }

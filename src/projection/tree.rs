@@ -110,11 +110,11 @@ impl<'a> Slots<'a> {
         }
     }
 
-    fn take(&mut self, output: usize, many: bool, value: &'a str) {
-        let Some(slot) = self.0.get_mut(output) else { return };
-        if !many {
+    fn take(&mut self, at: usize, output: &Output, value: &'a str) {
+        let Some(slot) = self.0.get_mut(at) else { return };
+        if !output.many {
             slot.values.clear();
-        } else if slot.values.len() >= RESULT_NESTED {
+        } else if slot.values.len() >= output.ceilings.nested {
             slot.beyond += 1;
             return;
         }
@@ -152,9 +152,10 @@ impl<'de> DeserializeSeed<'de> for NodeSeed<'_, '_, 'de> {
             return parser.deserialize_any(self);
         }
         let raw = <&'de RawValue as serde::Deserialize<'de>>::deserialize(parser)?.get();
-        for output in &self.node.outputs {
-            let many = self.outputs.get(*output).is_some_and(|o| o.many);
-            self.slots.take(*output, many, raw);
+        for at in &self.node.outputs {
+            if let Some(output) = self.outputs.get(*at) {
+                self.slots.take(*at, output, raw);
+            }
         }
         if self.node.is_leaf() {
             return Ok(());

@@ -59,7 +59,7 @@ impl Served {
     fn shape(&self, reply: &UpstreamReply, args: &Object) -> Shaped {
         match &self.projection {
             Some(p) => p.shape(reply, args, &facts(), &ResultBudget::default()),
-            None => unprojected(reply, &ResultBudget::default()),
+            None => unprojected(reply, &facts(), &ResultBudget::default()),
         }
     }
 

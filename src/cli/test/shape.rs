@@ -43,6 +43,7 @@ pub(super) fn run(
         now_ms: case.now_ms,
         correlation_id: Arc::from("case"),
         tool: Arc::from(tool),
+        ..CallFacts::default()
     };
     let mut made = Made { request: None, requests: None, result: None, detail: None };
     if case.request.is_some() {
@@ -62,7 +63,7 @@ pub(super) fn run(
         }
         (_, None) => return Ok(made),
         (Some(p), Some(reply)) => p.shape(&upstream_reply(reply, folder)?, &case.args, &facts, budget),
-        (None, Some(reply)) => unprojected(&upstream_reply(reply, folder)?, budget),
+        (None, Some(reply)) => unprojected(&upstream_reply(reply, folder)?, &facts, budget),
     };
     made.result = Some(outcome(shaped.outcome));
     made.detail = shaped.detail;
