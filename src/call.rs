@@ -187,6 +187,8 @@ pub struct ToolCall {
     pub wait: Duration,
     /// The caller's own key for a replay.
     pub request_key: Option<String>,
+    /// The members of the result that the caller asks for; all where none is named.
+    pub fields: Vec<String>,
 }
 
 /// What docent asks an upstream for one call.

@@ -13,6 +13,7 @@ mod list;
 mod meta;
 mod record;
 mod redact;
+mod results;
 mod script;
 mod server;
 mod state;

@@ -25,6 +25,19 @@ pub const TEXT_BYTES: usize = 50 * 1024;
 pub const UPSTREAM_READ_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of the server's instructions (*default* of `budgets.instructions_bytes`: clients cut at 2 KiB).
 pub const INSTRUCTIONS_BYTES: usize = 2048;
+/// Bytes of one result that are kept aside where only a part of it is shown (*default* of `budgets.kept_bytes`):
+/// what was read of an upstream fits.
+pub const KEPT_BYTES: usize = UPSTREAM_READ_BYTES;
+/// Bytes of one caller's results that are kept aside; the oldest make room (*default* of
+/// `budgets.kept_bytes_per_caller`).
+pub const KEPT_BYTES_PER_CALLER: usize = 64 * 1024 * 1024;
+/// The same of all callers: a quarter of what the state may take on disk.
+pub const KEPT_BYTES_TOTAL: u64 = 1024 * 1024 * 1024;
+/// How long the whole of a result is kept (*default* of `budgets.kept_seconds`): a conversation comes back to it
+/// within the hour or not at all.
+pub const KEPT_TIME: Duration = Duration::from_hours(1);
+/// `{"$result": …}` values in the arguments of one call.
+pub const RESULT_REFERENCES_MAX: usize = 16;
 /// Records of one projected page (seed 001).
 pub const RESULT_RECORDS: usize = 100;
 /// Elements of a list inside a record (seed 001).

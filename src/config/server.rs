@@ -166,6 +166,11 @@ pub(super) fn budgets(root: &mut Section) -> Budgets {
     take("text_bytes", 1_024..=16 * MIB, &mut out.text_bytes);
     take("records", 1..=100_000, &mut out.records);
     take("upstream_read_bytes", 1_024..=1024 * MIB, &mut out.upstream_read_bytes);
+    take("kept_bytes", 0..=64 * MIB, &mut out.kept_bytes);
+    take("kept_bytes_per_caller", 0..=1024 * MIB, &mut out.kept_bytes_per_caller);
+    if let Some(seconds) = section.size("kept_seconds", 1..=30 * 24 * 3_600) {
+        out.kept = Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX));
+    }
     if let (Some(min), Some(max)) = (out.listed_tools_min, out.listed_tools_max)
         && min > max
     {

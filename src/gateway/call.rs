@@ -10,7 +10,7 @@ use crate::catalog::{Availability, Tool};
 use crate::id::ToolNo;
 use crate::json::{JsonText, cut};
 use crate::policy::{Decision, Permit, Reason, RuleRef};
-use crate::projection::{Projection, Shaped};
+use crate::projection::{Fields, Projection, Shaped};
 use crate::snapshot::MetaTool;
 
 use super::invoke::Decided;
@@ -50,6 +50,10 @@ impl Gateway {
         let mut record = self.begin_record(ctx, view, &call, place.via());
         let Some((no, tool)) = view.find(&call.tool) else { return record.refused(CallAnswer::UnknownTool) };
         record.tool(tool);
+        let mut call = call;
+        if let Err(e) = self.resolve_results(view, &ctx.principal, &mut call.arguments).await {
+            return record.refused(e.into());
+        }
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
         record.decided(&decision);
         let permit = match decision {
@@ -69,11 +73,18 @@ impl Gateway {
             }
         };
         let (rule, outermost) = (permit.rule().clone(), place.is_outermost());
-        let decided = self.decided(ctx, view, no, tool, permit, &call);
+        let decided = match self.decided(ctx, view, no, tool, permit, &call, &withheld) {
+            Ok(decided) => decided,
+            Err(e) => return record.refused(e.into()),
+        };
         let (started, projection) = (decided.started, decided.projection.clone());
         let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
             self.withhold(tool, result, &withheld);
+        }
+        if let Some(kept) = shaped.kept.take() {
+            let budgets = &view.snapshot.settings.budgets;
+            self.keep(budgets, &ctx.principal, tool, kept, &withheld).await;
         }
         self.tell(ctx, view, tool, &rule, started, &shaped);
         record.ended(&shaped);
@@ -103,19 +114,24 @@ impl Gateway {
         tool: &Tool,
         permit: Permit,
         call: &ToolCall,
-    ) -> Decided {
+        withheld: &[Arc<str>],
+    ) -> Result<Decided, ToolError> {
         let plan = view.snapshot.plan(no);
+        let projection = plan.and_then(|p| p.projection.clone());
+        let fields = fields(&call.fields, projection.as_deref())?;
         let started = self.clock().now();
         let timeout = plan.map_or(call.wait, |p| p.hints.timeout);
-        Decided {
+        Ok(Decided {
             snapshot: Arc::clone(&view.snapshot),
             ctx: ctx.clone(),
             tool: tool.clone(),
-            projection: plan.and_then(|p| p.projection.clone()),
+            projection,
+            fields,
+            withheld: withheld.to_vec(),
             permit,
             started,
             deadline: started + timeout.min(call.wait),
-        }
+        })
     }
 
     /// Takes out what policy withholds. A result that then breaks the schema its tool advertises is marked as
@@ -191,6 +207,16 @@ impl Gateway {
             );
         }
     }
+}
+
+/// The members that a caller asks for, where it names any.
+fn fields(names: &[String], projection: Option<&Projection>) -> Result<Option<Arc<Fields>>, ToolError> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let fields = Fields::parse(names.iter().map(String::as_str))?;
+    projection.map_or(Ok(()), |p| p.check_fields(&fields))?;
+    Ok(Some(Arc::new(fields)))
 }
 
 /// A failure of a tool that promises an envelope is told in it, so that it fits the schema as well.

@@ -11,13 +11,13 @@ use crate::catalog::Tool;
 use crate::json::Object;
 use crate::limits;
 use crate::policy::Permit;
-use crate::projection::{CallFacts, Projection, ResultBudget, Shaped, unprojected};
+use crate::projection::{CallFacts, Fields, Projection, ResultBudget, Shaped, unprojected};
 use crate::snapshot::Snapshot;
 use crate::upstream::{ErrorSource, Invocation, Retry, UpstreamConfig, UpstreamError};
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
-use super::{Gateway, RequestContext};
+use super::{Gateway, RequestContext, redact, results};
 
 /// After the deadline or a cancel, how long an adapter has to end in order: to kill a process group, to tell
 /// an MCP server, or to hand over a reply that was already there.
@@ -32,6 +32,10 @@ pub(super) struct Decided {
     pub(super) ctx: RequestContext,
     pub(super) tool: Tool,
     pub(super) projection: Option<Arc<Projection>>,
+    /// The members of the result that the caller asks for.
+    pub(super) fields: Option<Arc<Fields>>,
+    /// What policy withholds of the result.
+    pub(super) withheld: Vec<Arc<str>>,
     pub(super) permit: Permit,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
@@ -46,14 +50,19 @@ impl Decided {
         }
     }
 
-    fn facts(&self, gateway: &Gateway) -> CallFacts {
+    fn facts(&self, gateway: &Gateway, place: &Reentry) -> CallFacts {
+        let settings = &self.snapshot.settings;
+        // What a script calls is its own affair: only the result that a caller sees is kept.
+        let keeping =
+            place.is_outermost().then(|| results::keeping(&settings.name, &settings.budgets)).flatten();
         CallFacts {
             subject: Arc::clone(&self.ctx.principal.subject),
             claims: Arc::clone(&self.ctx.principal.claims),
             now_ms: gateway.clock().unix_ms(),
             correlation_id: Arc::clone(&self.ctx.correlation_id),
             tool: Arc::from(self.tool.id.as_str()),
-            ..CallFacts::default()
+            fields: self.fields.clone(),
+            keeping,
         }
     }
 
@@ -162,7 +171,7 @@ impl Decided {
 
     /// The whole way of a permitted call: request, upstream, shape.
     pub(super) async fn carry_out(self, gateway: &Gateway, arguments: Object, depth: Reentry) -> Shaped {
-        let facts = self.facts(gateway);
+        let facts = self.facts(gateway, &depth);
         match self.projection.clone() {
             Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
             Some(p) => match request(&p, &arguments, &facts).await {
@@ -182,10 +191,14 @@ impl Decided {
     async fn shape(
         &self,
         projection: Option<Arc<Projection>>,
-        reply: UpstreamReply,
+        mut reply: UpstreamReply,
         arguments: Object,
         facts: CallFacts,
     ) -> Shaped {
+        if projection.is_none() {
+            // Before anything is cut: fields can be found in JSON only, and half of it is none.
+            redact::reply(&mut reply, &self.withheld);
+        }
         let budget = self.budget();
         let long = projection.as_ref().is_some_and(|p| p.has_script())
             || reply_bytes(&reply) > SHAPE_INLINE_BYTES_MAX;

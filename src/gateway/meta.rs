@@ -1,6 +1,6 @@
 //! docent's own tools: the same gate, the same budgets, the same errors as every other tool.
 
-mod args;
+pub(super) mod args;
 mod describe;
 mod entries;
 mod overview;
@@ -40,6 +40,7 @@ pub(super) async fn call(
         MetaTool::SearchTools => search::search(gateway, &view, &given),
         MetaTool::DescribeTool => describe::describe(&view, &ctx.principal, &given),
         MetaTool::ListCategories => overview::categories(&view),
+        MetaTool::ReadResult => gateway.read_result(&view, &ctx.principal, &given).await,
         MetaTool::Surface => surface::surface(gateway, &view, &given),
         MetaTool::Context => overview::context(&view, &ctx.principal),
         MetaTool::RunTool => return run(gateway, ctx, view, given, false).await,
@@ -76,7 +77,9 @@ async fn run(
         Some(Value::Object(map)) => map,
         _ => Object::new(),
     };
-    let call = ToolCall { tool: wanted, arguments, wait, request_key: None };
+    let fields = given.get("fields").and_then(Value::as_array);
+    let fields = fields.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let call = ToolCall { tool: wanted, arguments, wait, request_key: None, fields };
     if let Some((_, tool)) = view.find(&call.tool)
         && only_reading
         && !tool.annotations.is_read_only()

@@ -11,7 +11,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::call::ToolResult;
+use crate::call::{ReplyBody, ToolResult, UpstreamReply};
 use crate::json::{self, JsonText};
 
 /// Nesting that is followed; deeper parts cannot be looked into and are withheld whole.
@@ -24,7 +24,10 @@ pub(super) fn redact(result: &mut ToolResult, rules: &[Arc<str>]) {
     }
     let rules: Vec<Rule<'_>> = rules.iter().map(|r| Rule::parse(r)).collect();
     if let Some(structured) = &result.structured {
-        result.structured = of_text(structured.as_str(), &rules).and_then(|t| JsonText::parse(t).ok());
+        // A text or a number has no fields.
+        if json_of(structured.as_str()).is_some() {
+            result.structured = of_text(structured.as_str(), &rules).and_then(|t| JsonText::parse(t).ok());
+        }
     }
     if let Some(clean) = result.text.as_deref().and_then(|text| of_text(text, &rules)) {
         result.text = Some(clean);
@@ -33,6 +36,39 @@ pub(super) fn redact(result: &mut ToolResult, rules: &[Arc<str>]) {
         if let Some(clean) = of_block(block, &rules) {
             *block = clean;
         }
+    }
+}
+
+/// Applies the rules to a reply that is shown as it came, before anything of it is cut.
+pub(super) fn reply(reply: &mut UpstreamReply, rules: &[Arc<str>]) {
+    if rules.is_empty() {
+        return;
+    }
+    let rules: Vec<Rule<'_>> = rules.iter().map(|r| Rule::parse(r)).collect();
+    match &mut reply.body {
+        ReplyBody::Bytes { bytes, .. } => {
+            if let Some(clean) = std::str::from_utf8(bytes).ok().and_then(|text| of_text(text, &rules)) {
+                *bytes = clean.into();
+            }
+        }
+        ReplyBody::Mcp(mcp) => {
+            for block in &mut mcp.content {
+                if let Some(clean) = of_block(block, &rules) {
+                    *block = clean;
+                }
+            }
+            if let Some(structured) = &mut mcp.structured
+                && let Some(clean) = of_text(structured.get(), &rules)
+            {
+                *structured = RawValue::from_string(clean).unwrap_or_else(|_| RawValue::NULL.to_owned());
+            }
+        }
+        ReplyBody::Value(value) => {
+            if let Some(clean) = of_text(&json::to_text(value), &rules) {
+                *value = serde_json::from_str(&clean).unwrap_or_default();
+            }
+        }
+        ReplyBody::Empty => {}
     }
 }
 

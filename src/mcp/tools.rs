@@ -30,13 +30,29 @@ struct ListParams {
 struct CallParams {
     name: String,
     arguments: Option<Box<RawValue>>,
+    #[serde(rename = "_meta", default)]
+    meta: Option<CallMeta>,
 }
 
-/// The arguments of a call; none is an empty object.
+/// What the `_meta` of a call asks for besides.
+#[derive(Default, Deserialize)]
+struct CallMeta {
+    /// The members of the result that are wanted, as `fields` of `run_tool`.
+    #[serde(rename = "dev.docent/fields", default)]
+    fields: Vec<String>,
+}
+
+/// The name and the arguments of a call; none is an empty object.
 pub(super) fn call_arguments(params: &Params) -> Result<(String, Object), RpcError> {
+    read_call(params).map(|(name, arguments, _)| (name, arguments))
+}
+
+/// The same with what its `_meta` asks for.
+fn read_call(params: &Params) -> Result<(String, Object, CallMeta), RpcError> {
     let call: CallParams = params.read()?;
     let arguments = call.arguments.as_deref().filter(|a| a.get() != "null");
-    Ok((call.name, arguments.map(read_object).transpose()?.unwrap_or_default()))
+    let arguments = arguments.map(read_object).transpose()?.unwrap_or_default();
+    Ok((call.name, arguments, call.meta.unwrap_or_default()))
 }
 
 impl Mcp {
@@ -70,12 +86,12 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Answer {
-        let (tool, arguments) = match call_arguments(params) {
+        let (tool, arguments, meta) = match read_call(params) {
             Ok(call) => call,
             Err(error) => return Answer::Failed(error),
         };
         let cancel = exchange.ctx.cancel.clone();
-        let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None };
+        let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: meta.fields };
         let running = AssertUnwindSafe(Arc::clone(self).run_call(exchange, id.clone(), call)).catch_unwind();
         let mut running = Outliving::new(running);
         let answer = tokio::select! {

@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 
 use super::pointer::Step;
 use super::scan::Ceilings;
-use crate::limits::RESULT_NESTED;
 
 #[derive(Debug, Clone)]
 pub(super) struct Output {

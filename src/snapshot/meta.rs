@@ -15,6 +15,8 @@ pub enum MetaTool {
     RunReadonlyTool,
     /// Categories and their sizes.
     ListCategories,
+    /// A part of a result that did not fit.
+    ReadResult,
     /// What the caller's code may rely on, with its hash.
     Surface,
     /// Who the caller is here and what is up.
@@ -22,16 +24,17 @@ pub enum MetaTool {
 }
 
 /// Suffixes that later tools of the contract take: kept free from the start, so that no tool is renamed then.
-const LATER: [&str; 5] = ["job_status", "job_cancel", "read_result", "upload_file", "list_files"];
+const LATER: [&str; 4] = ["job_status", "job_cancel", "upload_file", "list_files"];
 
 impl MetaTool {
     /// All of them, in the order of listing.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::SearchTools,
         Self::DescribeTool,
         Self::RunTool,
         Self::RunReadonlyTool,
         Self::ListCategories,
+        Self::ReadResult,
         Self::Surface,
         Self::Context,
     ];
@@ -44,6 +47,7 @@ impl MetaTool {
             Self::RunTool => "run_tool",
             Self::RunReadonlyTool => "run_readonly_tool",
             Self::ListCategories => "list_categories",
+            Self::ReadResult => "read_result",
             Self::Surface => "surface",
             Self::Context => "context",
         }

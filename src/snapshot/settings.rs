@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::id::AgentId;
 use crate::limits;
@@ -76,6 +77,12 @@ pub struct Budgets {
     pub text_bytes: usize,
     /// `records`: records of one projected page.
     pub records: usize,
+    /// `kept_bytes`: of one result that is kept aside where only a part is shown; 0 keeps nothing.
+    pub kept_bytes: usize,
+    /// `kept_bytes_per_caller`: of all results that are kept for one caller.
+    pub kept_bytes_per_caller: usize,
+    /// `kept_seconds`: how long they are kept.
+    pub kept: Duration,
     /// `upstream_read_bytes`: what is read of one upstream reply.
     pub upstream_read_bytes: usize,
 }
@@ -91,6 +98,9 @@ impl Default for Budgets {
             result_bytes: limits::RESULT_BYTES,
             text_bytes: limits::TEXT_BYTES,
             records: limits::RESULT_RECORDS,
+            kept_bytes: limits::KEPT_BYTES,
+            kept_bytes_per_caller: limits::KEPT_BYTES_PER_CALLER,
+            kept: limits::KEPT_TIME,
             upstream_read_bytes: limits::UPSTREAM_READ_BYTES,
         }
     }

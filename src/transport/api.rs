@@ -39,7 +39,7 @@ pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) 
     let service = server.mcp.service();
     let tool = MetaTool::SearchTools.wire_name(&service.name()).to_string();
     let ctx = RequestContext::new(who, server.mcp.correlation_id());
-    let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None };
+    let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: Vec::new() };
     match service.call_tool(&ctx, call).await {
         CallAnswer::Outcome(ToolOutcome::Completed(result)) => json_value(200, &result.structured),
         CallAnswer::Outcome(ToolOutcome::Failed(error)) => failure(status(error.code), &error),

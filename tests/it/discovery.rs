@@ -449,7 +449,7 @@ fn ten_brief_rows_fit_their_budget_on_every_labelled_query() {
             tool: "docent_search_tools".to_owned(),
             arguments,
             wait: std::time::Duration::from_mins(1),
-            request_key: None,
+            request_key: None, fields: Vec::new(),
         };
         let answer = runtime.block_on(gateway.call_tool(&ctx, call));
         let docent::gateway::CallAnswer::Outcome(docent::call::ToolOutcome::Completed(result)) = answer

@@ -23,6 +23,7 @@ mod ombi;
 mod openapi;
 mod packs;
 mod policies;
+mod results;
 mod support;
 mod tidy;
 mod upstream_command;

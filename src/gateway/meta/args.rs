@@ -5,12 +5,12 @@ use serde_json::Value;
 use crate::json::Object;
 
 /// A string.
-pub(super) fn text<'a>(arguments: &'a Object, key: &str) -> Option<&'a str> {
+pub(in super::super) fn text<'a>(arguments: &'a Object, key: &str) -> Option<&'a str> {
     arguments.get(key).and_then(Value::as_str)
 }
 
 /// A whole number. JSON Schema counts `5.0` among them, so it is taken as well.
-pub(super) fn number(arguments: &Object, key: &str) -> Option<u64> {
+pub(in super::super) fn number(arguments: &Object, key: &str) -> Option<u64> {
     let value = arguments.get(key)?;
     value.as_u64().or_else(|| {
         let text = format!("{:.0}", value.as_f64()?);
@@ -19,7 +19,7 @@ pub(super) fn number(arguments: &Object, key: &str) -> Option<u64> {
 }
 
 /// The same as a size.
-pub(super) fn size(arguments: &Object, key: &str) -> Option<usize> {
+pub(in super::super) fn size(arguments: &Object, key: &str) -> Option<usize> {
     number(arguments, key).and_then(|n| usize::try_from(n).ok())
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::ToolAnnotations;
 use crate::limits;
+use crate::projection::{FIELD_BYTES_MAX, FIELDS_MAX};
 use crate::schema::SchemaText;
 use crate::snapshot::MetaTool;
 
@@ -22,6 +23,8 @@ pub(super) const LIMIT_MAX: usize = 100;
 pub(super) const BUDGET_MIN: usize = 128;
 /// Bytes of any name or cursor in an argument.
 const TEXT_MAX: usize = 512;
+/// Bytes of a JSON Pointer.
+const PATH_MAX: usize = 2_048;
 
 /// Schemas never change; they are made once for all callers.
 static SCHEMAS: LazyLock<[SchemaText; MetaTool::ALL.len()]> =
@@ -80,6 +83,11 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         MetaTool::ListCategories => {
             "The categories of the tools you may use, with the number of tools in each.".to_owned()
         }
+        MetaTool::ReadResult => format!(
+            "A part of a result that was too large to be shown: its `result_id` stands in the result's warnings. \
+             `path` is a JSON Pointer into it. An argument of another tool may be the kept result itself: \
+             {{\"$result\": \"<result_id>\", \"path\": \"/items/0/id\"}}."
+        ),
         MetaTool::Surface => format!(
             "What your code may rely on, as data: every tool you may use with its tier and hints, and one hash \
              over all of their contracts. Words never move the hash, arguments do: compare it at the start \
@@ -135,6 +143,7 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::SearchTools => search_schema(),
         MetaTool::DescribeTool => object(&json!({"tool": name("Id or name of the tool.")}), &["tool"]),
         MetaTool::RunTool | MetaTool::RunReadonlyTool => run_schema(),
+        MetaTool::ReadResult => read_result_schema(),
         MetaTool::Surface => object(&json!({"cursor": name("`next_cursor` of the answer before.")}), &[]),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }
@@ -170,6 +179,21 @@ fn search_schema() -> Value {
     )
 }
 
+fn read_result_schema() -> Value {
+    object(
+        &json!({
+            "result_id": name("The id of the kept result."),
+            "path": {
+                "type": "string", "maxLength": PATH_MAX, "default": "",
+                "description": "JSON Pointer (RFC 6901) to the part, such as `/items/120`; the whole if absent.",
+            },
+            "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Element, member, or byte of a text to begin with: `next_offset` of the answer before."},
+            "limit": {"type": "integer", "minimum": 1, "description": "Elements, members or bytes at most; as many as fit if absent."},
+        }),
+        &["result_id"],
+    )
+}
+
 fn run_schema() -> Value {
     let longest = limits::RUN_WAIT_MAX.as_secs();
     object(
@@ -179,6 +203,10 @@ fn run_schema() -> Value {
             "wait_seconds": {
                 "type": "integer", "minimum": 0, "maximum": longest, "default": limits::RUN_WAIT.as_secs(),
                 "description": "How long to wait for the result.",
+            },
+            "fields": {
+                "type": "array", "items": {"type": "string", "minLength": 1, "maxLength": FIELD_BYTES_MAX}, "minItems": 1, "maxItems": FIELDS_MAX,
+                "description": "Only these members of every record of the result; required ones come too.",
             },
         }),
         &["tool"],
