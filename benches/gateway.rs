@@ -177,7 +177,8 @@ fn call(tool: &str, arguments: &Value) -> ToolCall {
         tool: tool.to_owned(),
         arguments: arguments.as_object().unwrap().clone(),
         wait: Duration::from_mins(1),
-        request_key: None, fields: Vec::new(),
+        request_key: None,
+        fields: Vec::new(),
     }
 }
 

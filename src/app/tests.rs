@@ -62,7 +62,8 @@ async fn a_broken_edit_keeps_the_last_good_generation_and_says_so() {
             tool: "docent_search_tools".to_owned(),
             arguments: json!({"query": "shelf.a"}).as_object().unwrap().clone(),
             wait: Duration::from_secs(1),
-            request_key: None, fields: Vec::new(),
+            request_key: None,
+            fields: Vec::new(),
         };
         match app.gateway().call_tool(&ctx(), call).await {
             CallAnswer::Outcome(ToolOutcome::Completed(r)) => {

@@ -42,7 +42,13 @@ impl Call {
 
 /// One call and what came of it.
 pub(super) fn make(opened: &Opened, request: &RequestContext, tool: &str, arguments: Object) -> CallAnswer {
-    let call = ToolCall { tool: tool.to_owned(), arguments, wait: limits::CALL_WAIT, request_key: None, fields: Vec::new() };
+    let call = ToolCall {
+        tool: tool.to_owned(),
+        arguments,
+        wait: limits::CALL_WAIT,
+        request_key: None,
+        fields: Vec::new(),
+    };
     opened.wait(opened.gateway().call_tool(request, call))
 }
 

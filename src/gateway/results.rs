@@ -170,7 +170,9 @@ impl Gateway {
             let text = json::to_text(&answer(&row, path, offset, &part, left));
             // The paths of what is too large are known only now.
             match text.len().checked_sub(max) {
-                Some(over @ 1..) if room > PATHS_BYTES_MAX.min(max / 4) => room = room.saturating_sub(over + 16),
+                Some(over @ 1..) if room > PATHS_BYTES_MAX.min(max / 4) => {
+                    room = room.saturating_sub(over + 16)
+                }
                 _ => return JsonText::parse(text).map_err(|_broken| failure::internal()),
             }
         }
@@ -220,7 +222,8 @@ impl Gateway {
         room: &mut usize,
     ) -> Result<Value, ToolError> {
         let invalid = |message: String| Err(ToolError::new(ErrorCode::InvalidArgument, message));
-        let (Some(id), path) = (reference.get(REFERENCE).and_then(Value::as_str), reference.get("path")) else {
+        let (Some(id), path) = (reference.get(REFERENCE).and_then(Value::as_str), reference.get("path"))
+        else {
             return invalid(format!("`{REFERENCE}` is the id of a kept result, as a text."));
         };
         let path = match path {
@@ -311,7 +314,9 @@ fn references(value: &Value, place: &str, depth: usize, found: &mut Vec<String>)
         return;
     }
     match value {
-        Value::Object(map) if map.contains_key(REFERENCE) && map.keys().all(|k| k == REFERENCE || k == "path") => {
+        Value::Object(map)
+            if map.contains_key(REFERENCE) && map.keys().all(|k| k == REFERENCE || k == "path") =>
+        {
             found.push(place.to_owned());
         }
         Value::Object(map) => {

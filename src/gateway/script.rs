@@ -97,7 +97,8 @@ impl ScriptCalls for Calls {
         self.place.count()?;
         let deeper = self.place.deeper()?;
         let left = self.call.deadline.saturating_duration_since(self.gateway.clock().now());
-        let call = ToolCall { tool: tool.to_owned(), arguments, wait: left, request_key: None, fields: Vec::new() };
+        let call =
+            ToolCall { tool: tool.to_owned(), arguments, wait: left, request_key: None, fields: Vec::new() };
         let view = View::over(&self.gateway, &self.call.ctx, Arc::clone(&self.call.snapshot));
         let answer = self.runtime.block_on(self.gateway.call_in(&self.call.ctx, &view, call, deeper));
         match answer {

@@ -199,8 +199,13 @@ impl World {
 
     async fn call_as(&self, ctx: &RequestContext, tool: &str, arguments: Value) -> CallAnswer {
         let arguments = arguments.as_object().unwrap().clone();
-        let call =
-            ToolCall { tool: tool.to_owned(), arguments, wait: Duration::from_secs(5), request_key: None, fields: Vec::new() };
+        let call = ToolCall {
+            tool: tool.to_owned(),
+            arguments,
+            wait: Duration::from_secs(5),
+            request_key: None,
+            fields: Vec::new(),
+        };
         self.gateway.call_tool(ctx, call).await
     }
 }

@@ -74,7 +74,14 @@ impl Shaped {
         let bytes_out = result.structured.as_ref().map_or(0, JsonText::len)
             + result.text.as_ref().map_or(0, String::len)
             + result.blocks.iter().map(|b| b.get().len()).sum::<usize>();
-        Self { outcome: ToolOutcome::Completed(result), bytes_in, bytes_out, omitted, kept: None, detail: None }
+        Self {
+            outcome: ToolOutcome::Completed(result),
+            bytes_in,
+            bytes_out,
+            omitted,
+            kept: None,
+            detail: None,
+        }
     }
 
     /// Adds what is to be kept aside.
@@ -441,7 +448,9 @@ mod tests {
     fn failures_and_warnings_are_told() {
         let mut reply = bytes("application/json", r#"{"message":"no such repo"}"#);
         reply.status = 404;
-        let ToolOutcome::Failed(error) = unprojected(&reply, &CallFacts::default(), &SMALL).outcome else { panic!() };
+        let ToolOutcome::Failed(error) = unprojected(&reply, &CallFacts::default(), &SMALL).outcome else {
+            panic!()
+        };
         assert_eq!(
             (error.code, error.message.as_str()),
             (ErrorCode::NotFound, "the upstream answered 404: no such repo")

@@ -264,7 +264,8 @@ impl Data {
         let find = |name: &str| named.iter().find(|(k, _)| k == name).map(|(_, v)| *v);
         let family = find("kind").and_then(scan::decode).unwrap_or_default().into_owned();
         let page = find("page").and_then(|p| serde_json::from_str::<Object>(p).ok());
-        if let (Some(items), Some(page), 3) = (find("items").filter(|i| i.starts_with('[')), page, named.len())
+        if let (Some(items), Some(page), 3) =
+            (find("items").filter(|i| i.starts_with('[')), page, named.len())
         {
             return Self::read_page(family, items, page, reading, notes);
         }
@@ -421,7 +422,12 @@ impl Data {
                 let dropped = *shown - kept.max(1);
                 *shown = kept.max(1);
                 if dropped > 0 {
-                    notes.omit("records", Some(wide(dropped)), "byte_budget", "ask for fewer records at a time");
+                    notes.omit(
+                        "records",
+                        Some(wide(dropped)),
+                        "byte_budget",
+                        "ask for fewer records at a time",
+                    );
                     self.settle(true);
                 }
                 true

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::spec::{MappingSpec, ProjectionSpec};
 use super::select::Fields;
+use super::spec::{MappingSpec, ProjectionSpec};
 use crate::call::{ErrorCode, ToolError};
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
 use crate::json::{self as bounded, Object};

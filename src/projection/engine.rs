@@ -11,10 +11,10 @@ use super::contract::Contract;
 use super::envelope::Notes;
 use super::plan::{Found, Plan};
 use super::request::Request;
+use super::scan::{self, Ceilings};
 use super::script::{Roles, described};
 use super::sink::RecordSink;
 use super::spec::{LinesSpec, MappingSpec, PagingMode};
-use super::scan::{self, Ceilings};
 use super::{CallFacts, Fields, ResultBudget, ScriptCalls, Shaped, bare, reply};
 use crate::call::{ErrorCode, ReplyBody, ToolError, UpstreamReply, UpstreamRequest};
 use crate::json::{self as bounded, Object};
@@ -150,12 +150,7 @@ impl Projection {
         self.contract.check_fields(fields)
     }
 
-    fn finish<'a>(
-        &'a self,
-        facts: &'a CallFacts,
-        budget: &'a ResultBudget,
-        bytes_in: usize,
-    ) -> Finish<'a> {
+    fn finish<'a>(&'a self, facts: &'a CallFacts, budget: &'a ResultBudget, bytes_in: usize) -> Finish<'a> {
         let (contract, validators) = (&self.contract, &*self.validators);
         Finish { contract, validators, budget, facts, bytes_in }
     }

@@ -178,9 +178,11 @@ pub fn at<'a>(json: &'a JsonText, path: &str) -> Result<&'a str, PartError> {
 pub(super) fn child<'a>(json: &'a str, key: &str) -> Option<&'a str> {
     match kind(json) {
         // The last of two members of one name counts, as everywhere in JSON.
-        "object" => {
-            members(json).into_iter().rev().find(|(k, _)| scan::decode(k).is_some_and(|k| k == key)).map(|m| m.1)
-        }
+        "object" => members(json)
+            .into_iter()
+            .rev()
+            .find(|(k, _)| scan::decode(k).is_some_and(|k| k == key))
+            .map(|m| m.1),
         "array" => {
             let plain = key == "0" || (!key.starts_with('0') && key.bytes().all(|b| b.is_ascii_digit()));
             let index: usize = plain.then(|| key.parse().ok()).flatten()?;
@@ -195,8 +197,7 @@ fn described(json: &str) -> String {
     match kind(json) {
         "object" => {
             let members = members(json);
-            let names: Vec<&str> =
-                members.iter().take(NAMES_MAX).map(|(k, _)| bounded::cut(k, 60)).collect();
+            let names: Vec<&str> = members.iter().take(NAMES_MAX).map(|(k, _)| bounded::cut(k, 60)).collect();
             let more = if members.len() > NAMES_MAX { ", …" } else { "" };
             format!("an object with {}{more}", names.join(", "))
         }
@@ -360,7 +361,8 @@ mod tests {
 
     #[test]
     fn paths_lead_to_what_was_kept_digit_for_digit() {
-        let json = JsonText::parse(r#"{"a":{"b/c":[1.50,{"~":12345678901234567890123}]},"a2":"x"}"#.to_owned());
+        let json =
+            JsonText::parse(r#"{"a":{"b/c":[1.50,{"~":12345678901234567890123}]},"a2":"x"}"#.to_owned());
         let json = json.unwrap();
         assert_eq!(at(&json, "/a/b~1c/1/~0"), Ok("12345678901234567890123"));
         assert_eq!(at(&json, "/a/b~1c/0"), Ok("1.50"));

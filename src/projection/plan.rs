@@ -166,8 +166,12 @@ impl Plan {
                             .map_or(&*key, |(_, to)| to);
                         member(out, begin, &json::to_text(name));
                         cuts.add(
-                            scan::copy(value, Ceilings { nested: self.nested, ..self.spec.ceilings(name) }, out)
-                                .map_err(|e| e.to_string())?,
+                            scan::copy(
+                                value,
+                                Ceilings { nested: self.nested, ..self.spec.ceilings(name) },
+                                out,
+                            )
+                            .map_err(|e| e.to_string())?,
                         );
                     }
                     if !scan.more(b'}') {

@@ -315,7 +315,8 @@ impl Finish<'_> {
         }
         result.blocks.extend(note(&notes));
         let keeping = self.facts.keeping.as_ref().filter(|_| !notes.omitted.is_empty());
-        let kept = keeping.and_then(|k| k.take(&bounded::to_text(&serde_json::json!({ "content": blocks })), false));
+        let kept =
+            keeping.and_then(|k| k.take(&bounded::to_text(&serde_json::json!({ "content": blocks })), false));
         bare::attach(&mut result, keeping, kept.as_ref());
         Ok(Shaped::completed(result, self.bytes_in, notes.omitted).keeping(kept))
     }

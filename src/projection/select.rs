@@ -27,7 +27,8 @@ struct Node {
 impl Fields {
     /// Reads the names and pointers of a call. An empty list selects nothing and is refused.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, ToolError> {
-        let refused = |message: String| Err(ToolError::new(ErrorCode::InvalidArgument, message).field("/fields"));
+        let refused =
+            |message: String| Err(ToolError::new(ErrorCode::InvalidArgument, message).field("/fields"));
         let mut root = Node::default();
         let mut count = 0;
         for text in texts {
@@ -104,7 +105,9 @@ impl Node {
         out.push('[');
         let begin = out.len();
         for (at, element) in super::envelope::elements(json).into_iter().enumerate() {
-            let Some(node) = self.below.get("*").or_else(|| self.below.get(&at.to_string())) else { continue };
+            let Some(node) = self.below.get("*").or_else(|| self.below.get(&at.to_string())) else {
+                continue;
+            };
             if out.len() > begin {
                 out.push(',');
             }
@@ -132,7 +135,10 @@ mod tests {
     #[test]
     fn members_are_selected_in_their_order_and_required_ones_stay() {
         let json = r#"{"id":12345678901234567890123,"a":{"x":1,"y":[1]},"b":2.50,"c/d":null}"#;
-        assert_eq!(selected(&["b", "c/d"], &["id"], json), r#"{"id":12345678901234567890123,"b":2.50,"c/d":null}"#);
+        assert_eq!(
+            selected(&["b", "c/d"], &["id"], json),
+            r#"{"id":12345678901234567890123,"b":2.50,"c/d":null}"#
+        );
         assert_eq!(selected(&["/a/y", "/c~1d", "none"], &[], json), r#"{"a":{"y":[1]},"c/d":null}"#);
         assert_eq!(selected(&["/a/y", "a"], &[], json), r#"{"a":{"x":1,"y":[1]}}"#);
     }

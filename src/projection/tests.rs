@@ -6,7 +6,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CallFacts, Fields, Keeping, PackSources, Projection, ProjectionSpec, Projector, ResultBudget, Shaped};
+use super::{
+    CallFacts, Fields, Keeping, PackSources, Projection, ProjectionSpec, Projector, ResultBudget, Shaped,
+};
 use crate::call::{ErrorCode, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply};
 use crate::catalog::Tool;
 use crate::diagnostic::{Diagnostics, SourceFile};
@@ -332,15 +334,17 @@ proptest! {
 
 /// A call whose rest is kept.
 fn keeping_facts() -> CallFacts {
-    let keeping = Keeping::new(Arc::from("docent_read_result"), 100_000, std::time::Duration::from_hours(1), || {
-        Arc::from("r_1")
-    });
+    let keeping =
+        Keeping::new(Arc::from("docent_read_result"), 100_000, std::time::Duration::from_hours(1), || {
+            Arc::from("r_1")
+        });
     CallFacts { keeping: Some(keeping), ..facts() }
 }
 
 fn kept(toml: &str, body: &str, facts: &CallFacts, budget: &ResultBudget) -> (Shaped, Value) {
     let projection = compile(toml, &json!({}), PackSources::default());
-    let shaped = projection.shape(&reply("application/json", body.to_owned()), &object(&json!({})), facts, budget);
+    let shaped =
+        projection.shape(&reply("application/json", body.to_owned()), &object(&json!({})), facts, budget);
     let whole = shaped.kept.as_ref().map(|k| k.json.value()).unwrap_or_default();
     (shaped, whole)
 }

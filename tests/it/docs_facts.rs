@@ -52,6 +52,7 @@ fn limits() -> BTreeMap<String, u64> {
         let value = match duration.and_then(|d| d.split_once('(')) {
             Some((unit, n)) => {
                 let of_one = match unit {
+                    "hours" => 3_600_000,
                     "mins" => 60_000,
                     "secs" => 1_000,
                     "millis" => 1,
