@@ -7,6 +7,7 @@
 mod callers;
 mod environment;
 mod files;
+mod jwt;
 mod listen;
 mod server;
 mod upstreams;
@@ -60,9 +61,12 @@ pub fn load(dir: &Path, resolver: &Resolver) -> Loaded {
         }
         return Loaded { home: None, settings: Settings::default(), diagnostics };
     };
-    let read = settings::read(&main, &mut diagnostics, |root| Main::read(root, resolver));
+    let read = settings::read(&main, &mut diagnostics, |root| Main::read(root, resolver, &dir));
     let mut home =
         Home { dir: dir.clone(), settings: read.server, callers: Arc::new(read.callers), ..Home::default() };
+    if let Some(Err(why)) = home.callers.verifier().map(crate::auth::JwtVerifier::check_keys) {
+        diagnostics.push(no_keys(&main, &why, read.auth_place));
+    }
     for message in std::iter::once(read.settings.listen.check(&home.callers)).filter_map(Result::err) {
         diagnostics.push(open_to_others(&main, message, read.listen_place));
     }
@@ -91,13 +95,14 @@ struct Main {
     server: ServerSettings,
     settings: Settings,
     listen_place: Option<usize>,
+    auth_place: usize,
     callers: crate::auth::Authenticator,
     enabled: Vec<settings::Located<String>>,
     tables: PolicyTables,
 }
 
 impl Main {
-    fn read(root: &mut Section, resolver: &Resolver) -> Self {
+    fn read(root: &mut Section, resolver: &Resolver, dir: &Path) -> Self {
         let mut out = ServerSettings::default();
         let (listen, listen_place) = server::server(root, resolver, &mut out);
         out.budgets = server::budgets(root);
@@ -105,16 +110,30 @@ impl Main {
         server::store(root);
         let telemetry = server::telemetry(root, resolver);
         out.agents = callers::agents(root);
-        let callers = callers::auth(root, resolver, &out);
+        let (callers, auth_place) = callers::auth(root, resolver, &mut out, dir);
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();
         let tables = PolicyTables::read(root);
-        Self { server: out, settings: Settings { listen, telemetry }, listen_place, callers, enabled, tables }
+        Self {
+            server: out,
+            settings: Settings { listen, telemetry },
+            listen_place,
+            auth_place,
+            callers,
+            enabled,
+            tables,
+        }
     }
 }
 
 fn no_home(dir: &Path) -> Diagnostic {
     Diagnostic::error("no-home", MAIN_FILE, format!("there is no {MAIN_FILE} in {}", dir.display()))
         .help("`docent init DIR` makes a home; `--home DIR` or DOCENT_HOME names another one")
+}
+
+fn no_keys(main: &SourceFile, why: &str, place: usize) -> Diagnostic {
+    Diagnostic::error("no-keys", &*main.name, format!("`auth.jwks_file` cannot be used: {why}"))
+        .at_offset(&main.text, place)
+        .help("a JSON Web Key Set, as the issuer publishes it: {\"keys\": [{\"kty\": …}]}")
 }
 
 fn open_to_others(main: &SourceFile, message: String, place: Option<usize>) -> Diagnostic {

@@ -29,6 +29,12 @@ pub use registry::{Registry, UpstreamSet};
 use crate::clock::Clock;
 use config::KindConfig;
 
+/// Reads a public document of at most `max` bytes: no credentials, no redirects. The error tells why in words;
+/// the caller bounds the time.
+pub async fn document(url: url::Url, max: usize) -> Result<bytes::Bytes, String> {
+    http::read_document(url, max).await
+}
+
 /// The adapter for a configuration. Nothing is opened or started before it is used.
 pub fn connect(config: &UpstreamConfig, clock: Clock) -> Arc<dyn Upstream> {
     match &config.kind {

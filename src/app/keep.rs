@@ -21,6 +21,9 @@ impl App {
         self.tasks.spawn(async move { app.follow_upstreams().await });
         let app = Arc::clone(self);
         self.tasks.spawn(async move { app.registry.keep_fresh(app.stop.clone()).await });
+        if let Some(jwt) = self.gateway.snapshot().callers.verifier().cloned() {
+            self.tasks.spawn(async move { jwt.warm().await });
+        }
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
         self.tasks.spawn(async move { gateway.announce_changes(stop).await });
         let app = Arc::clone(self);

@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
+use crate::auth::{Authenticator, FetchKeys};
 use crate::config::{self, Loaded, Settings};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::gateway::{Gateway, Services};
@@ -16,7 +19,7 @@ use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
 use crate::snapshot::{self, Home, HomeWatch, Publisher, Snapshot};
 use crate::store::Store;
-use crate::upstream::{Registry, UpstreamSet};
+use crate::upstream::{self, Registry, UpstreamSet};
 
 use super::{App, Broken, Options};
 
@@ -24,7 +27,8 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     // Before the first read: an edit in between is then told, not lost.
     let watch = options.watch.then(|| watch(dir, &options)).flatten();
     let Loaded { home, settings, mut diagnostics } = read(dir, &options).await.map_err(Broken)?;
-    let Some(home) = home else { return Err(Broken(diagnostics)) };
+    let Some(mut home) = home else { return Err(Broken(diagnostics)) };
+    home.callers = connected(&home.callers, &options, None);
     let registry = Registry::new(options.clock.clone(), options.data.as_deref());
     let upstreams = registry.stage(configs(&home));
     registry.discover(&upstreams, true).await;
@@ -94,7 +98,8 @@ impl App {
         built: &mut (Arc<Home>, Generation),
     ) -> Result<(Generation, Diagnostics), Diagnostics> {
         let Loaded { home, mut diagnostics, settings } = read(&self.dir, &self.options).await?;
-        let Some(home) = home else { return Err(diagnostics) };
+        let Some(mut home) = home else { return Err(diagnostics) };
+        home.callers = connected(&home.callers, &self.options, Some(&built.0.callers));
         if let Some(Err(message)) = self.bound.get().map(|bound| bound.check(&home.callers)) {
             diagnostics.push(
                 Diagnostic::error("open-to-others", config::MAIN_FILE, message)
@@ -173,6 +178,26 @@ impl App {
     }
 }
 
+/// The callers with a way to the keys of their issuer. Keys that were read before are taken over.
+fn connected(
+    callers: &Arc<Authenticator>,
+    options: &Options,
+    before: Option<&Arc<Authenticator>>,
+) -> Arc<Authenticator> {
+    let fetcher: Arc<dyn FetchKeys> = Arc::new(Documents);
+    Arc::new(callers.connected(&fetcher, &options.clock, before.map(AsRef::as_ref)))
+}
+
+/// Keys come over the same bounded HTTP as everything else.
+#[derive(Debug)]
+struct Documents;
+
+impl FetchKeys for Documents {
+    fn fetch(&self, url: url::Url, max: usize) -> BoxFuture<'static, Result<Bytes, String>> {
+        Box::pin(upstream::document(url, max))
+    }
+}
+
 /// The audit of this process. Where its folder cannot be made nothing is recorded, and the warning says so: a
 /// command that looks at something is not stopped by it.
 fn audit(options: &Options, settings: &Settings, diagnostics: &mut Diagnostics) -> Audit {
@@ -196,7 +221,7 @@ fn watch(dir: &Path, options: &Options) -> Option<HomeWatch> {
     }
 }
 
-fn configs(home: &Home) -> Vec<crate::upstream::UpstreamConfig> {
+fn configs(home: &Home) -> Vec<upstream::UpstreamConfig> {
     home.packs.iter().map(|p| p.config.clone()).collect()
 }
 

@@ -139,7 +139,13 @@ fn access(snapshot: &Snapshot, as_caller: Option<&Arc<Principal>>) -> Access {
         tracing::warn!(entry, "neither a host nor an origin; nobody is let in by it");
     }
     let callers = callers(snapshot, as_caller);
-    Access { boundary, callers, public_url: settings.public_url.clone(), ..Access::default() }
+    Access {
+        boundary,
+        callers,
+        public_url: settings.public_url.clone(),
+        issuer: settings.issuer.clone(),
+        scopes_supported: settings.scopes_supported.clone(),
+    }
 }
 
 /// The callers of a snapshot; with `as_caller` everybody is that one.

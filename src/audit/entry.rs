@@ -167,7 +167,7 @@ impl CallEntry {
             "tool": json::cut(&self.tool, 2 * NAME_BYTES_MAX),
             "via": self.via,
             "decision": self.decision,
-            "rule": place(&self.rule),
+            "rule": self.rule.to_string(),
             "generation": self.generation.0,
             "arguments": self.arguments,
             "outcome": self.outcome,
@@ -190,11 +190,6 @@ impl CallEntry {
         add("job", self.job.as_deref().map(Value::from));
         body
     }
-}
-
-/// A rule as `file:line`; empty for the default, which denies.
-pub(super) fn place(rule: &RuleRef) -> String {
-    if rule.file.is_empty() { String::new() } else { format!("{}:{}", rule.file, rule.line) }
 }
 
 #[cfg(test)]

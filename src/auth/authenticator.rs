@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use subtle::{Choice, ConditionallySelectable};
 
+use super::jwt::{FetchKeys, JwtSettings, JwtVerifier};
 use super::token::{Presented, TOKEN_BYTES_MAX, TokenHash};
+use crate::clock::Clock;
 use crate::policy::Principal;
 
 /// One entry of `[callers]`.
@@ -13,8 +15,11 @@ use crate::policy::Principal;
 pub struct CallerEntry {
     /// The caller as policies see it; its subject is the entry's name.
     pub principal: Arc<Principal>,
-    /// The hash of its token. Without one the entry is only for `--as` and for `[callers.anonymous]`.
+    /// The hash of its token. Without one the entry is for `--as`, for `[callers.anonymous]`, and narrows the
+    /// JWTs of the subject of this name.
     pub token_hash: Option<TokenHash>,
+    /// Whether the entry says which scopes its caller has at most; without `scopes` it does not.
+    pub limits_scopes: bool,
 }
 
 /// Why nobody could be made of a request.
@@ -26,6 +31,13 @@ pub enum AuthRefusal {
     /// The token is not of any caller: 401 with `error="invalid_token"`.
     #[error("the bearer token is not valid here")]
     Invalid,
+    /// The token is a JWT that is not taken; the text tells why, with nothing of the token. 401 with
+    /// `error="invalid_token"`.
+    #[error("the bearer token is not valid here: {0}")]
+    Token(&'static str),
+    /// The issuer's keys cannot be read, so no JWT can be checked: 503.
+    #[error("tokens cannot be checked now, the issuer's keys cannot be read; try again later")]
+    NoKeys,
     /// The header is not `Bearer` and one token: 400 with `error="invalid_request"`.
     #[error("the Authorization header is not `Bearer TOKEN`")]
     Malformed,
@@ -37,6 +49,8 @@ pub struct Authenticator {
     /// Whom a request without credentials speaks for; `None` where a token is needed.
     open_as: Option<Arc<Principal>>,
     callers: BTreeMap<Arc<str>, CallerEntry>,
+    /// For `auth.mode = "jwt"`.
+    jwt: Option<JwtVerifier>,
 }
 
 impl Authenticator {
@@ -51,7 +65,25 @@ impl Authenticator {
     /// For `auth.mode = "token"`: a request needs the token of a caller.
     pub fn tokens(callers: Vec<CallerEntry>) -> Self {
         let callers = callers.into_iter().map(|c| (Arc::clone(&c.principal.subject), c)).collect();
-        Self { open_as: None, callers }
+        Self { open_as: None, callers, jwt: None }
+    }
+
+    /// For `auth.mode = "jwt"`: a request needs a token of the issuer, or one of a caller with a `token_hash`.
+    pub fn jwt(callers: Vec<CallerEntry>, settings: JwtSettings) -> Self {
+        Self { jwt: Some(JwtVerifier::new(settings)), ..Self::tokens(callers) }
+    }
+
+    /// The same with a way to the issuer's keys. Keys that `before` has of the same source are taken over.
+    #[must_use]
+    pub fn connected(&self, fetcher: &Arc<dyn FetchKeys>, clock: &Clock, before: Option<&Self>) -> Self {
+        let before = before.and_then(|b| b.jwt.as_ref());
+        let jwt = self.jwt.as_ref().map(|jwt| jwt.connected(fetcher, clock, before));
+        Self { jwt, ..self.clone() }
+    }
+
+    /// What checks JWTs, where it does.
+    pub fn verifier(&self) -> Option<&JwtVerifier> {
+        self.jwt.as_ref()
     }
 
     /// Whether requests need a token.
@@ -79,13 +111,29 @@ impl Authenticator {
         self.callers.keys().map(AsRef::as_ref)
     }
 
-    /// The principal of a request by its `Authorization` header. Every entry is compared, whether or not
-    /// one matched before, so the time tells nothing of which.
-    pub fn authenticate(&self, authorization: Option<&str>) -> Result<Arc<Principal>, AuthRefusal> {
+    /// The principal of a request by its `Authorization` header. Only a JWT of a key that is not known yet
+    /// waits for anything.
+    pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Arc<Principal>, AuthRefusal> {
         if let Some(principal) = &self.open_as {
             return Ok(Arc::clone(principal));
         }
         let token = bearer(authorization.ok_or(AuthRefusal::Missing)?)?;
+        match &self.jwt {
+            // Two dots make a JWT (RFC 7515 §3.1); docent's own tokens have none.
+            Some(jwt) if token.bytes().filter(|b| *b == b'.').count() == 2 => {
+                let found = jwt.authenticate(token, &self.callers).await;
+                if let Err(why) = &found {
+                    tracing::info!(error = %why, "a token was refused");
+                }
+                found
+            }
+            _ => self.by_hash(token),
+        }
+    }
+
+    /// The caller of one of docent's own tokens. Every entry is compared, whether or not one matched before, so
+    /// the time tells nothing of which.
+    fn by_hash(&self, token: &str) -> Result<Arc<Principal>, AuthRefusal> {
         let presented = Presented::new(token);
         let mut found = u32::MAX;
         for (i, entry) in (0u32..).zip(self.callers.values()) {
@@ -115,11 +163,13 @@ mod tests {
         CallerEntry {
             principal: Arc::new(Principal { subject: Arc::from(name), ..Principal::default() }),
             token_hash: token.map(TokenHash::of),
+            limits_scopes: true,
         }
     }
 
     fn who(auth: &Authenticator, header: Option<&str>) -> Result<String, AuthRefusal> {
-        auth.authenticate(header).map(|p| p.subject.to_string())
+        let found = futures_util::FutureExt::now_or_never(auth.authenticate(header));
+        found.unwrap().map(|p| p.subject.to_string())
     }
 
     #[test]
@@ -150,7 +200,8 @@ mod tests {
         let mut entry = caller("anonymous", None);
         Arc::make_mut(&mut entry.principal).tier = Some(Arc::from("workbench"));
         let auth = Authenticator::open(vec![entry, caller("alice", Some("t-a"))]);
-        assert_eq!(auth.authenticate(Some("Bearer t-a")).unwrap().tier.as_deref(), Some("workbench"));
+        assert_eq!(auth.caller("anonymous").unwrap().tier.as_deref(), Some("workbench"));
+        assert_eq!(who(&auth, Some("Bearer t-a")), Ok("anonymous".to_owned()));
         assert_eq!(who(&auth.clone().opened_as(auth.caller("alice").unwrap()), None), Ok("alice".to_owned()));
     }
 }

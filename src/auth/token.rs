@@ -12,8 +12,8 @@ use subtle::{Choice, ConstantTimeEq};
 
 use crate::secret::Secret;
 
-/// Bytes of a presented token at most: ours have 49; a JWT with many claims has a few thousand.
-pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a presented token at most: ours have 49; a JWT with many groups has up to ten thousand.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_RANDOM_BYTES: usize = 32;

@@ -100,7 +100,7 @@ fn print(context: &mut Context, who: &str, tool: &ToolId, told: &Explanation) ->
 fn place(rule: &RuleRef) -> String {
     match &*rule.file {
         "" => "none; what nothing allows is denied".to_owned(),
-        file => format!("{file}:{}", rule.line),
+        _ => rule.to_string(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `[auth]`, `[callers.N]` and `[agents.N]` of docent.toml: who may come, and as what.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::auth::{Authenticator, CallerEntry, TokenHash};
@@ -11,7 +12,8 @@ use crate::secret::Resolver;
 use crate::settings::{Located, Section};
 use crate::snapshot::{AgentSettings, ModelHint, ServerSettings};
 
-use super::server::{not_built, unresolved};
+use super::jwt;
+use super::server::unresolved;
 
 /// Bytes of a caller's name at most: it stands in logs and answers.
 const CALLER_NAME_BYTES_MAX: usize = 128;
@@ -76,8 +78,13 @@ fn globs(section: &mut Section, key: &str) -> Vec<String> {
     out
 }
 
-/// `[auth]` and `[callers.N]`, with the scopes that `auth.scopes_supported` names.
-pub(super) fn auth(root: &mut Section, resolver: &Resolver, server: &ServerSettings) -> Authenticator {
+/// `[auth]` and `[callers.N]`, and where the former stands.
+pub(super) fn auth(
+    root: &mut Section,
+    resolver: &Resolver,
+    server: &mut ServerSettings,
+    dir: &Path,
+) -> (Authenticator, usize) {
     #[derive(Clone, Copy, PartialEq)]
     enum Mode {
         None,
@@ -85,30 +92,20 @@ pub(super) fn auth(root: &mut Section, resolver: &Resolver, server: &ServerSetti
         Jwt,
     }
     let words = [("none", Mode::None), ("token", Mode::Token), ("jwt", Mode::Jwt)];
-    let mut mode = Mode::None;
-    let mut place = 0;
+    let (mut mode, mut place, mut settings) = (Mode::None, 0, None);
     if let Some(mut section) = root.section("auth") {
         place = section.offset();
         mode = section.one_of("mode", &words).unwrap_or(mode);
-        if mode == Mode::Jwt {
-            let help = "use `mode = \"token\"` and [callers.NAME] tables (`docent token new NAME`)";
-            section.error(place, "not-built-yet", "`auth.mode = \"jwt\"` is not built yet", help);
-        }
-        let jwt = "authorization by JWT";
-        not_built(
-            &mut section,
-            &[
-                ("issuer", jwt),
-                ("audience", jwt),
-                ("jwks_url", jwt),
-                ("jwks_file", jwt),
-                ("scopes_supported", "the protected-resource metadata"),
-            ],
-        );
+        server.scopes_supported =
+            scopes(&mut section, "scopes_supported").iter().map(|s| s.as_str().to_owned()).collect();
+        settings = jwt::settings(&mut section, mode == Mode::Jwt, server, dir);
     }
+    server.issuer = settings.as_ref().map(|s| Arc::clone(&s.issuer));
     let callers = callers(root, resolver, server);
-    if mode == Mode::None {
-        return Authenticator::open(callers);
+    match (mode, settings) {
+        (Mode::None, _) => return (Authenticator::open(callers), place),
+        (Mode::Jwt, Some(settings)) => return (Authenticator::jwt(callers, settings), place),
+        _ => {}
     }
     if mode == Mode::Token && callers.iter().all(|c| c.token_hash.is_none()) {
         let warning = Diagnostic::warning(
@@ -122,7 +119,7 @@ pub(super) fn auth(root: &mut Section, resolver: &Resolver, server: &ServerSetti
                 .help("`docent token new NAME --scopes …` prints a token and the table to paste"),
         );
     }
-    Authenticator::tokens(callers)
+    (Authenticator::tokens(callers), place)
 }
 
 fn callers(root: &mut Section, resolver: &Resolver, server: &ServerSettings) -> Vec<CallerEntry> {
@@ -149,6 +146,7 @@ fn callers(root: &mut Section, resolver: &Resolver, server: &ServerSettings) -> 
                 "every caller needs a token of its own: `docent token new NAME`",
             );
         }
+        let limits_scopes = section.has("scopes");
         let principal = Principal {
             subject: Arc::from(name.value),
             scopes: scopes(&mut section, "scopes"),
@@ -158,7 +156,7 @@ fn callers(root: &mut Section, resolver: &Resolver, server: &ServerSettings) -> 
             discovery: section.one_of("discovery", &DiscoveryMode::WORDS),
             ..Principal::default()
         };
-        out.push(CallerEntry { principal: Arc::new(principal), token_hash });
+        out.push(CallerEntry { principal: Arc::new(principal), token_hash, limits_scopes });
     }
     out
 }
@@ -180,7 +178,7 @@ fn token_hash(section: &mut Section, resolver: &Resolver) -> Option<TokenHash> {
     None
 }
 
-fn scopes(section: &mut Section, key: &str) -> BTreeSet<Scope> {
+pub(super) fn scopes(section: &mut Section, key: &str) -> BTreeSet<Scope> {
     let mut out = BTreeSet::new();
     for text in section.strings(key).unwrap_or_default() {
         match Scope::parse(&text.value) {
@@ -201,7 +199,7 @@ fn agent_of(section: &mut Section, server: &ServerSettings) -> Option<AgentId> {
     found.cloned()
 }
 
-fn tier_of(section: &mut Section, server: &ServerSettings) -> Option<Arc<str>> {
+pub(super) fn tier_of(section: &mut Section, server: &ServerSettings) -> Option<Arc<str>> {
     let text = section.string("tier")?;
     if !server.tiers.contains(&text.value) {
         unknown(section, "tier", &text, "`tiers.order`", server.tiers.iter().map(String::as_str));

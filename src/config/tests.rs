@@ -153,12 +153,10 @@ fn mistakes_are_told_at_once_with_their_places() {
 
 #[test]
 fn what_is_not_built_is_said_and_never_ignored() {
-    let loaded = read(&[(
-        MAIN_FILE,
-        "[auth]\nmode = \"jwt\"\nissuer = \"https://i\"\n[store]\nurl = \"redis://h\"\n[telemetry]\notlp_endpoint = \"http://c\"\n",
-    )]);
+    let loaded =
+        read(&[(MAIN_FILE, "[store]\nurl = \"redis://h\"\n[telemetry]\notlp_endpoint = \"http://c\"\n")]);
     let errors = loaded.diagnostics.0.iter().filter(|d| d.code == "not-built-yet").count();
-    assert_eq!((errors, loaded.home.is_none()), (5, true), "{}", loaded.diagnostics);
+    assert_eq!((errors, loaded.home.is_none()), (2, true), "{}", loaded.diagnostics);
 }
 
 #[test]
@@ -187,4 +185,50 @@ fn two_callers_cannot_share_a_token_and_tiers_must_exist() {
         ("scripts/u/upstream.toml", "kind = \"script\"\ntier = \"sytem\"\n"),
     ]);
     assert_eq!(codes(&loaded), ["3:10 same-token", "1:1 unknown-tier"]);
+}
+
+#[test]
+fn jwt_settings_are_whole_or_every_gap_is_named() {
+    let keys =
+        r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let with = |auth: &str| {
+        let main = format!("[tiers]\norder = [\"low\"]\n[auth]\nmode = \"jwt\"\n{auth}\n[callers.alice]\n");
+        read(&[(MAIN_FILE, main.as_str()), ("keys.json", keys)])
+    };
+    let whole = "issuer = \"https://i\"\naudience = [\"a\", \"b\"]\njwks_file = \"keys.json\"\n";
+    let good = with(&format!(
+        "{whole}scopes_supported = [\"a:b\"]\nalgorithms = [\"ES256\"]\nclock_skew_seconds = 5\n[auth.roles.dev]\nscopes = [\"x\"]\ntier = \"low\""
+    ));
+    let home = good.home.unwrap_or_else(|| panic!("{}", good.diagnostics));
+    let settings = home.callers.verifier().unwrap().settings();
+    assert_eq!((settings.audiences.len(), settings.algorithms.len(), settings.roles.len()), (2, 1, 1));
+    assert_eq!(
+        (settings.clock_skew.as_secs(), settings.scope_claims.as_slice()),
+        (5, &["scope".to_owned(), "scp".to_owned()][..])
+    );
+    assert_eq!(
+        (home.settings.issuer.as_deref(), home.settings.scopes_supported.as_slice()),
+        (Some("https://i"), &["a:b".to_owned()][..])
+    );
+    for (auth, code) in [
+        ("", "missing-key"),
+        (&format!("{whole}jwks_url = \"https://i/k\"") as &str, "contradiction"),
+        ("issuer = \"i\"\naudience = \"a\"\njwks_url = \"http://i/k\"", "bad-url"),
+        ("issuer = \"i\"\naudience = \"a\"\njwks_file = \"none.json\"", "no-keys"),
+        ("issuer = \"i\"\naudience = \"\"\njwks_file = \"keys.json\"", "wrong-type"),
+        (&format!("{whole}algorithms = [\"HS256\"]"), "unknown-name"),
+        (&format!("{whole}algorithms = [\"none\"]"), "unknown-name"),
+        (&format!("{whole}algorithms = []"), "empty-list"),
+        (&format!("{whole}clock_skew_seconds = 3600"), "out-of-range"),
+        (&format!("{whole}[auth.roles.dev]\ntier = \"lou\""), "unknown-name"),
+    ] {
+        let loaded = with(auth);
+        assert!(
+            loaded.home.is_none() && loaded.diagnostics.0.iter().any(|d| d.code == code),
+            "{auth}: {}",
+            loaded.diagnostics
+        );
+    }
+    let local = with("issuer = \"i\"\naudience = \"a\"\njwks_url = \"http://127.0.0.1:1/k\"");
+    assert!(local.home.is_some(), "{}", local.diagnostics);
 }

@@ -160,7 +160,7 @@ impl Gateway {
                     tracing::error!(
                         tool.id = %tool.id,
                         principal.id = %ctx.principal.subject,
-                        policy.rule = %place(&rule),
+                        policy.rule = %rule,
                         error = %detail,
                         "a policy could not be evaluated"
                     );
@@ -189,7 +189,7 @@ impl Gateway {
             upstream.id = %tool.upstream,
             principal.id = %ctx.principal.subject,
             request.id = %ctx.correlation_id,
-            policy.rule = %place(rule),
+            policy.rule = %rule,
             snapshot.generation = view.snapshot.generation.0,
             error.code = code,
             duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -229,8 +229,4 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
         })),
         None => error.into(),
     }
-}
-
-fn place(rule: &RuleRef) -> String {
-    format!("{}:{}", rule.file, rule.line)
 }

@@ -25,6 +25,7 @@ impl Gateway {
                 failure.count(Severity::Error)
             ));
         }
+        reasons.extend(snapshot.callers.verifier().and_then(crate::auth::JwtVerifier::key_failure));
         let audit = self.audit().status();
         if !audit.failure.is_empty() {
             reasons.push(format!(

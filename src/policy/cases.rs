@@ -175,10 +175,10 @@ impl PolicySet {
             return;
         };
         let spoke = found.steps.iter().filter(|s| s.answer != "abstain");
-        reached.extend(spoke.map(|s| format!("{}:{}", s.rule.file, s.rule.line)));
+        reached.extend(spoke.map(|s| s.rule.to_string()));
         let place = match &*found.rule.file {
             "" => "by default".to_owned(),
-            file => format!("at {file}:{}", found.rule.line),
+            _ => format!("at {}", found.rule),
         };
         let mut differs = |what: &str, expected: &str, got: &str| {
             diff.push(format!("- {what}: {expected}\n+ {what}: {got} ({place}: {})", found.reason));

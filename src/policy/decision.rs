@@ -15,6 +15,14 @@ pub struct RuleRef {
     pub line: usize,
 }
 
+impl std::fmt::Display for RuleRef {
+    /// `file:line`; the file alone where there is no line; nothing for the default.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 { write!(f, ":{}", self.line) } else { Ok(()) }
+    }
+}
+
 /// Why a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {

@@ -56,6 +56,8 @@ pub(super) enum ToolTest {
     Tool(Vec<Glob>),
     /// The id fits none of these patterns.
     UnlessTool(Vec<Glob>),
+    /// Neither the id nor the wire name fits one of these patterns: an agent names its tools in both ways.
+    NotNamed(Vec<Glob>),
     ReadOnly(bool),
     Destructive(bool),
     OpenWorld(bool),
@@ -79,6 +81,7 @@ impl ToolTest {
             Self::Category(globs) => fits(globs, &tool.category),
             Self::Tool(globs) => fits(globs, tool.id.as_str()),
             Self::UnlessTool(globs) => !fits(globs, tool.id.as_str()),
+            Self::NotNamed(globs) => !fits(globs, tool.id.as_str()) && !fits(globs, &tool.wire_name),
             Self::ReadOnly(wanted) => tool.annotations.is_read_only() == *wanted,
             Self::Destructive(wanted) => tool.annotations.is_destructive() == *wanted,
             Self::OpenWorld(wanted) => open_world(tool) == *wanted,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::decision::RuleRef;
 use super::glob::Glob;
 use super::rule::{CallerTest, Effect, Rule, ToolTest};
-use crate::id::Scope;
+use crate::id::{AgentId, Scope};
 use crate::settings::{Located, Section};
 
 /// Rules read from docent.toml, in file order of each kind. They are explained like rules of scripts.
@@ -45,6 +45,19 @@ impl PolicyTables {
             });
         }
         Self(rules)
+    }
+
+    /// Narrows the callers that speak as an agent to the tools that it names; an agent that names none narrows
+    /// nothing. The rights of a caller are those that it, its token and its agent all have.
+    pub fn narrow_agent(&mut self, agent: &AgentId, tools: &[String]) {
+        if tools.is_empty() {
+            return;
+        }
+        let globs = |texts: &[&str]| texts.iter().map(|t| Glob(Arc::from(*t))).collect::<Vec<_>>();
+        let mut rule = Rule::new(RuleRef { file: Arc::from("docent.toml"), line: 0 }, Effect::Hide);
+        rule.caller.push(CallerTest::Agent(globs(&[agent.as_str()])));
+        rule.tool.push(ToolTest::NotNamed(globs(&tools.iter().map(String::as_str).collect::<Vec<_>>())));
+        self.0.push(rule);
     }
 
     /// How many rules.

@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, CatalogBuilder, Hash, Tool};
 use crate::cursor::Digest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::id::{Generation, ToolId, UpstreamId};
-use crate::policy::PolicySet;
+use crate::policy::{PolicySet, PolicyTables};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
 use crate::search::{Ranking, ToolIndex};
@@ -55,7 +55,7 @@ pub fn build(
     let (catalog, plans) = catalog(&home.settings.name, &parts, &mut theirs);
     let ranking = Ranking::read(home.ranking.as_ref(), home.synonyms.as_ref(), &mut own);
     let tiers = &home.settings.tiers;
-    let policy = PolicySet::load(&home.policies, home.tables.clone(), tiers, &mut own);
+    let policy = PolicySet::load(&home.policies, tables(home), tiers, &mut own);
     warn_of_unknown_agents_tools(home, &catalog, &mut theirs);
     let broken = own.has_errors();
     diagnostics.extend(own);
@@ -172,6 +172,15 @@ fn lanes(upstreams: &UpstreamSet, previous: Option<&Snapshot>) -> BTreeMap<Upstr
         Some((id.clone(), lane))
     };
     upstreams.ids().filter_map(lane).collect()
+}
+
+/// The tables of docent.toml, and what its agents narrow.
+fn tables(home: &Home) -> PolicyTables {
+    let mut tables = home.tables.clone();
+    for (agent, settings) in &home.settings.agents {
+        tables.narrow_agent(agent, &settings.tools);
+    }
+    tables
 }
 
 /// An agent whose tool list names nothing was meant otherwise.

@@ -35,6 +35,10 @@ pub struct ServerSettings {
     pub tiers: Vec<String>,
     /// `[agents]`
     pub agents: BTreeMap<AgentId, AgentSettings>,
+    /// `auth.issuer`: where tokens come from, for the metadata of the resource.
+    pub issuer: Option<Arc<str>>,
+    /// `auth.scopes_supported`, for the same.
+    pub scopes_supported: Vec<String>,
     /// The key of page tokens where several nodes share one (at least 32 bytes); random per process if absent.
     pub cursor_key: Option<Secret>,
 }
@@ -53,6 +57,8 @@ impl Default for ServerSettings {
             budgets: Budgets::default(),
             tiers: ["workbench", "action", "system"].map(str::to_owned).to_vec(),
             agents: BTreeMap::new(),
+            issuer: None,
+            scopes_supported: Vec::new(),
             cursor_key: None,
         }
     }

@@ -91,6 +91,11 @@ impl Access {
         match refusal {
             AuthRefusal::Missing => (401, format!("Bearer {metadata}")),
             AuthRefusal::Invalid => (401, format!("Bearer error=\"invalid_token\", {metadata}")),
+            // The texts have neither quote nor backslash.
+            AuthRefusal::Token(why) => {
+                (401, format!("Bearer error=\"invalid_token\", error_description=\"{why}\", {metadata}"))
+            }
+            AuthRefusal::NoKeys => (503, format!("Bearer {metadata}")),
             AuthRefusal::Malformed => (400, format!("Bearer error=\"invalid_request\", {metadata}")),
         }
     }

@@ -25,7 +25,7 @@ const ADMIN: &str = "docent:admin";
 pub(super) async fn admin(server: &Server, parts: &Parts) -> Result<Arc<Principal>, Box<Response<Body>>> {
     let access = server.access.current();
     let host = host(&parts.headers);
-    let who = caller(&access, &parts.headers).map_err(|why| {
+    let who = caller(&access, &parts.headers).await.map_err(|why| {
         let (status, challenge) = access.unauthorized(why, host);
         let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
         Box::new(with_authenticate(failure(status, &error), &challenge))

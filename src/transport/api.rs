@@ -24,7 +24,7 @@ const NUMBERS: [&str; 2] = ["limit", "budget_tokens"];
 pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
     let (parts, _) = request.into_parts();
     let access = server.access.current();
-    let who = match caller(&access, &parts.headers) {
+    let who = match caller(&access, &parts.headers).await {
         Ok(who) => who,
         Err(why) => {
             let (status, challenge) = access.unauthorized(why, host(&parts.headers));

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Method, Response, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{any, get};
 use serde_json::json;
+use url::form_urlencoded;
 
 use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
 use super::body::{self, BodyRefusal};
@@ -52,6 +53,12 @@ async fn boundary(State(server): State<Arc<Server>>, request: Request, next: Nex
     let access = server.access.current();
     let authority = request.uri().authority().map(|a| a.as_str().to_owned());
     let response = match access.boundary.check(request.headers(), authority.as_deref()) {
+        // Addresses stand in logs and histories, so a token there is as good as lost (OAuth 2.1 §5.1.1).
+        Ok(()) if token_in_query(request.uri()) => respond(
+            refusal(400, "a token is sent in the Authorization header, never in the address"),
+            &access,
+            None,
+        ),
         Ok(()) => next.run(request).await,
         Err(why) => respond(refusal(403, why), &access, None),
     };
@@ -59,6 +66,10 @@ async fn boundary(State(server): State<Arc<Server>>, request: Request, next: Nex
     tracing::debug!(http.path = path, http.status = status, "request answered");
     server.requests.count(&path, status);
     response
+}
+
+fn token_in_query(uri: &Uri) -> bool {
+    uri.query().is_some_and(|q| form_urlencoded::parse(q.as_bytes()).any(|(name, _)| name == "access_token"))
 }
 
 async fn readyz(State(server): State<Arc<Server>>) -> Response<Body> {
@@ -80,7 +91,7 @@ async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Re
     let (parts, body) = request.into_parts();
     let access = server.access.current();
     let host = host(&parts.headers);
-    let reply = match admit(&access, &parts.headers, &parts.uri, host) {
+    let reply = match admit(&access, &parts.headers, &parts.uri, host).await {
         Err(response) => return *response,
         Ok((principal, discovery)) => {
             let headers = HeaderView(&parts.headers);
@@ -97,26 +108,27 @@ async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Re
 }
 
 /// The caller that a request's token names.
-pub(super) fn caller(access: &Access, headers: &HeaderMap) -> Result<Arc<Principal>, AuthRefusal> {
+pub(super) async fn caller(access: &Access, headers: &HeaderMap) -> Result<Arc<Principal>, AuthRefusal> {
     let view = HeaderView(headers);
-    access.callers.authenticate(match view.find(AUTHORIZATION.as_str()) {
+    let header = match view.find(AUTHORIZATION.as_str()) {
         Header::Absent => None,
         Header::Value(text) => Some(text),
         // Twice, or not text: no caller's token.
         Header::Unreadable => Some(""),
-    })
+    };
+    access.callers.authenticate(header).await
 }
 
 type Admitted = (Arc<Principal>, Option<DiscoveryMode>);
 
 /// Finds the caller and the discovery mode of the connection.
-fn admit(
+async fn admit(
     access: &Access,
     headers: &HeaderMap,
     uri: &Uri,
     host: Option<&str>,
 ) -> Result<Admitted, Box<Response<Body>>> {
-    let principal = caller(access, headers).map_err(|why| {
+    let principal = caller(access, headers).await.map_err(|why| {
         let (status, challenge) = access.unauthorized(why, host);
         Box::new(with_authenticate(respond(refusal(status, why.to_string()), access, host), &challenge))
     })?;

@@ -6,6 +6,7 @@
 mod adapter;
 mod address;
 mod credentials;
+mod document;
 mod operations;
 
 use std::time::Instant;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(super) use adapter::HttpUpstream;
 pub(super) use credentials::Credentials;
+pub(super) use document::read as read_document;
 
 use super::config::{AuthConfig, HttpTarget};
 use super::{ErrorSource, Retry, UpstreamError};

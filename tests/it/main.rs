@@ -19,6 +19,7 @@ mod docs;
 mod docs_facts;
 mod faults;
 mod init;
+mod jwt;
 mod ombi;
 mod openapi;
 mod packs;

@@ -209,6 +209,7 @@ impl WireServer {
         let caller = |name: &str| CallerEntry {
             principal: Arc::new(Principal { subject: Arc::from(name), ..Principal::default() }),
             token_hash: Some(TokenHash::of(&format!("t-{name}"))),
+            limits_scopes: true,
         };
         Self::start(Authenticator::tokens(vec![caller("alice"), caller("bob")]), Boundary::default())
     }
