@@ -72,7 +72,11 @@ impl App {
     /// connection, and with those that MCP upstreams brought in an earlier run. Nothing runs in the background
     /// before [`App::keep`].
     pub async fn open(dir: &Path, options: Options) -> Result<Arc<Self>, Broken> {
-        load::open(dir, options).await.map(Arc::new)
+        let app = load::open(dir, options).await?;
+        if let Err(error) = app.gateway.restore_agents().await {
+            tracing::error!(error = %error, "the agents that were published before are not there");
+        }
+        Ok(Arc::new(app))
     }
 
     /// The use cases.

@@ -38,6 +38,16 @@ impl<V: Send + Sync + 'static> ClassCache<V> {
     pub fn get(&self, generation: Generation, class: ClassDigest, make: impl FnOnce() -> V) -> Arc<V> {
         self.0.get_with((generation, class), || Arc::new(make()))
     }
+
+    /// The value of a class, if it is there: for values whose class is fully known only once they were made.
+    pub fn find(&self, generation: Generation, class: ClassDigest) -> Option<Arc<V>> {
+        self.0.get(&(generation, class))
+    }
+
+    /// Keeps a value that was made elsewhere.
+    pub fn keep(&self, generation: Generation, class: ClassDigest, value: Arc<V>) {
+        self.0.insert((generation, class), value);
+    }
 }
 
 #[cfg(test)]
@@ -54,5 +64,8 @@ mod tests {
         assert_eq!(get(1, 1, "never made"), "a");
         assert_eq!(get(1, 2, "other class"), "other class");
         assert_eq!(get(2, 1, "next generation"), "next generation");
+        assert_eq!(cache.find(Generation(3), [1; 32]), None);
+        cache.keep(Generation(3), [1; 32], Arc::new("kept".to_owned()));
+        assert_eq!(get(3, 1, "never made"), "kept");
     }
 }

@@ -4,6 +4,7 @@
 //! upstream means is theirs. This is the only module that reads the environment. It compiles nothing, opens
 //! no socket and starts no process.
 
+mod agents;
 mod callers;
 mod environment;
 mod files;
@@ -109,7 +110,7 @@ impl Main {
         server::tiers(root, &mut out);
         server::store(root);
         let telemetry = server::telemetry(root, resolver);
-        out.agents = callers::agents(root);
+        out.agents = agents::agents(root);
         let (callers, auth_place) = callers::auth(root, resolver, &mut out, dir);
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();
         let tables = PolicyTables::read(root);

@@ -3,9 +3,11 @@
 //! Every entry point takes a [`RequestContext`] first, takes one snapshot, and asks policy before anything
 //! else. It knows neither JSON-RPC nor HTTP nor files; `mcp` turns its answers into wire shapes.
 
+mod agents;
 mod api;
 mod arguments;
 mod call;
+mod confirm;
 mod failure;
 mod instructions;
 mod invoke;
@@ -20,7 +22,9 @@ mod state;
 mod surface;
 mod view;
 
+pub use agents::{AgentAnswer, AgentCard, AgentDetails, AgentOverview, AgentPage, PublishError};
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
+pub use confirm::{ClientQuestion, ClientReply, GrantView, PendingView, SettleError, Verdict};
 pub use failure::challenge_error;
 pub use server::{Gateway, Services};
 pub use surface::{Manifest, ManifestTool};

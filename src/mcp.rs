@@ -3,6 +3,8 @@
 //! `Mcp` takes messages from a transport and answers them from the use cases behind [`Service`]. It knows
 //! neither sockets nor HTTP libraries; what a tool is and who may use it is for the gateway.
 
+mod agents;
+mod ask;
 mod client;
 mod core;
 mod counters;
@@ -25,6 +27,7 @@ mod session;
 mod stdio;
 mod streams;
 mod tools;
+mod topics;
 
 pub use core::Mcp;
 pub use counters::{Counters, Outcome};

@@ -4,6 +4,7 @@
 //! socket or a file. There is no error type: a script that faults denies, with a diagnostic. Rules of
 //! scripts, tables of docent.toml and functions end in the same votes, counted in one place (`ballot`).
 
+mod agents;
 mod answer;
 mod ballot;
 mod builder;
@@ -26,14 +27,16 @@ mod tests;
 mod tier;
 mod views;
 
+pub use agents::{AgentDecision, AgentDecisions};
 pub use ballot::Standing;
 pub use cases::CaseOutcome;
 pub use decision::{Confirmation, Decision, Permit, Reason, RuleRef, ScopeChallenge};
 pub use explain::{Explanation, ExplanationStep, MatrixRow};
+pub use glob::matches as pattern_matches;
 pub use host::reference;
 pub use principal::{ClientFacts, DiscoveryMode, Principal};
 pub use roster::Roster;
-pub use set::{AgentDecision, PolicySet};
+pub use set::PolicySet;
 pub use tables::PolicyTables;
 pub use tier::Tiers;
 pub use views::AgentFacts;

@@ -4,6 +4,7 @@
 //! upstreams' tools; a home that does not build leaves the last good snapshot in place. Nothing here knows
 //! callers' requests or the wire.
 
+mod agent;
 mod build;
 mod digest;
 mod home;
@@ -17,11 +18,12 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
+pub use agent::{AgentSettings, ModelHint};
 pub use build::{CallPlan, build};
 pub use home::{Home, Pack};
 pub use meta::MetaTool;
 pub use publish::Publisher;
-pub use settings::{AgentSettings, Budgets, ModelHint, ServerSettings};
+pub use settings::{Budgets, ServerSettings};
 pub use watch::{HomeWatch, watch};
 
 use crate::auth::Authenticator;

@@ -8,6 +8,7 @@
 //! is `self.write(|db| …).await` or `self.read(|db| …).await`; the closure gets a `&rusqlite::Connection`
 //! inside a transaction, runs off the async workers, and what it returns is handed back after the commit.
 
+mod agents;
 mod instances;
 pub mod jobs;
 mod open;
@@ -36,7 +37,7 @@ const BUSY: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The subjects, in the order of their migrations. A new one is added at the end.
-const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY];
+const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY];
 
 /// The tables of one subject.
 #[derive(Debug)]

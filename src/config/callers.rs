@@ -1,6 +1,6 @@
-//! `[auth]`, `[callers.N]` and `[agents.N]` of docent.toml: who may come, and as what.
+//! `[auth]` and `[callers.N]` of docent.toml: who may come, and as what.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,73 +10,13 @@ use crate::id::{AgentId, Scope};
 use crate::policy::{DiscoveryMode, Principal};
 use crate::secret::Resolver;
 use crate::settings::{Located, Section};
-use crate::snapshot::{AgentSettings, ModelHint, ServerSettings};
+use crate::snapshot::ServerSettings;
 
 use super::jwt;
 use super::server::unresolved;
 
 /// Bytes of a caller's name at most: it stands in logs and answers.
 const CALLER_NAME_BYTES_MAX: usize = 128;
-/// How long a host may keep an agent's card at most: a day, so that a withdrawn agent disappears.
-const AGENT_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
-
-/// `[agents.N]`
-pub(super) fn agents(root: &mut Section) -> BTreeMap<AgentId, AgentSettings> {
-    let mut out = BTreeMap::new();
-    for (name, mut section) in root.named_sections("agents") {
-        let agent = agent(&mut section);
-        match AgentId::parse(&name.value) {
-            Ok(id) => drop(out.insert(id, agent)),
-            Err(e) => section.error(name.offset, "bad-name", e.to_string(), "rename the table"),
-        }
-    }
-    out
-}
-
-fn agent(section: &mut Section) -> AgentSettings {
-    let text = |t: Option<Located<String>>| t.map(|t| Arc::from(t.value.trim()));
-    let agent = AgentSettings {
-        description: text(section.string("description")).unwrap_or_default(),
-        capabilities: section.plain_strings("capabilities"),
-        instructions: text(section.string("instructions")),
-        tools: globs(section, "tools"),
-        model_hint: section.section("model_hint").map(|mut hint| ModelHint {
-            role: hint.string("role").map(|r| r.value),
-            vision: hint.boolean("vision").unwrap_or(false),
-        }),
-        discovery: section.one_of("discovery", &DiscoveryMode::WORDS),
-        ttl_ms: section.integer("ttl_ms", 0..=AGENT_TTL_MS_MAX),
-    };
-    if agent.description.is_empty() {
-        let warning = Diagnostic::warning(
-            "no-description",
-            &*section.file().name,
-            format!("`{}` is empty: hosts choose an agent by it", section.full_key("description")),
-        );
-        section.report(
-            warning
-                .at_offset(&section.file().text, section.offset())
-                .help("say in one sentence what the agent is for"),
-        );
-    }
-    agent
-}
-
-fn globs(section: &mut Section, key: &str) -> Vec<String> {
-    let mut out = Vec::new();
-    for glob in section.strings(key).unwrap_or_default() {
-        match globset::Glob::new(&glob.value) {
-            Ok(_) => out.push(glob.value),
-            Err(e) => section.error(
-                glob.offset,
-                "bad-glob",
-                format!("`{}` holds a bad glob: {}", section.full_key(key), e.kind()),
-                "for example \"git.*\" or \"github.issues_{list,get}\"",
-            ),
-        }
-    }
-    out
-}
 
 /// `[auth]` and `[callers.N]`, and where the former stands.
 pub(super) fn auth(

@@ -89,6 +89,7 @@ pub(super) fn server(
     out.listed_tools_max = section.size("listed_tools_max", 0..=100_000).unwrap_or(out.listed_tools_max);
     out.allowed_origins = origins(&mut section);
     out.allowed_hosts = section.plain_strings("allowed_hosts");
+    out.step_up_as_result = section.plain_strings("step_up_as_result");
     if let Some(text) = section.string("cursor_key") {
         out.cursor_key = secret_key(&section, "cursor_key", &text, resolver);
     }

@@ -53,7 +53,7 @@ description = "Releases."
 capabilities = ["release"]
 instructions = "Ask first."
 tools = ["git.*"]
-model_hint = { role = "reasoning", vision = true }
+model_hint = { role = "large", vision = true }
 discovery = "full"
 ttl_ms = 60000
 [budgets]

@@ -14,6 +14,8 @@ use crate::policy::{DiscoveryMode, Principal, ScopeChallenge};
 use crate::schema::SchemaText;
 use crate::upstream::{ProgressSink, UpstreamStatus};
 
+use super::{ClientQuestion, ClientReply};
+
 /// Whom a request speaks for and how it may end early. The first parameter of every use case.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
@@ -29,6 +31,8 @@ pub struct RequestContext {
     pub cancel: CancellationToken,
     /// Where progress goes, if the caller gave a token.
     pub progress: Option<ProgressSink>,
+    /// What the client brought in answer to an earlier [`CallAnswer::Ask`].
+    pub reply: Option<Arc<ClientReply>>,
 }
 
 /// Extensions that a client declared and the server has.
@@ -39,6 +43,8 @@ pub struct Negotiated {
     /// `io.modelcontextprotocol/agents`: every tool that an agent names must be in the list, so the list is
     /// always complete, and the extension above does not apply.
     pub agents: bool,
+    /// Elicitation in form mode: the client can ask the person in front of it.
+    pub elicitation: bool,
 }
 
 impl Negotiated {
@@ -58,6 +64,7 @@ impl RequestContext {
             correlation_id: correlation_id.into(),
             cancel: CancellationToken::new(),
             progress: None,
+            reply: None,
         }
     }
 }
@@ -122,6 +129,11 @@ pub enum CallAnswer {
     UnknownTool,
     /// More scopes are needed first. On HTTP this is a 403 before any byte of a body.
     Challenge(ScopeChallenge),
+    /// The person in front of the client is to be asked; the call comes again with the answer
+    /// ([`RequestContext::reply`]). Only where the client declared that it can ask.
+    Ask(Box<ClientQuestion>),
+    /// The state that came with an answer is not one that docent sealed for this call.
+    BadState,
 }
 
 /// What a caller may rely on, as one digest: equal digests mean an equal surface hash and the same discovery

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::audit::Via;
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::catalog::{Availability, Tool};
 use crate::id::ToolNo;
-use crate::json::{JsonText, cut};
+use crate::json::{JsonText, Object, cut};
 use crate::policy::{Decision, Permit, Reason, RuleRef};
 use crate::projection::{Fields, Projection, Shaped};
 use crate::snapshot::MetaTool;
@@ -23,7 +25,8 @@ impl Gateway {
     /// One call: a catalog tool or a meta-tool, by id or wire name.
     pub async fn call_tool(&self, ctx: &RequestContext, call: ToolCall) -> CallAnswer {
         let view = View::of(self, ctx);
-        match MetaTool::of(view.server(), &call.tool) {
+        let snapshot = Arc::clone(&view.snapshot);
+        let answer = match MetaTool::of(view.server(), &call.tool) {
             // A dispatcher is recorded as what it runs.
             Some(tool @ (MetaTool::RunTool | MetaTool::RunReadonlyTool)) => {
                 meta::call(self, ctx, view, tool, call.arguments).await
@@ -36,6 +39,13 @@ impl Gateway {
                 answer
             }
             None => self.call_in(ctx, &view, call, Reentry::default()).await,
+        };
+        match answer {
+            // Some clients cannot read a 403: to them it is told as a result.
+            CallAnswer::Challenge(challenge) if snapshot.settings.tells_step_up_as_result(&ctx.principal) => {
+                failure::challenge_error(&challenge).into()
+            }
+            answer => answer,
         }
     }
 
@@ -56,8 +66,18 @@ impl Gateway {
         }
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
         record.decided(&decision);
-        let permit = match decision {
-            Decision::Permit(permit) => permit,
+        let (permit, confirmed) = match decision {
+            Decision::Permit(permit) => (permit, None),
+            Decision::Confirm(asked) => {
+                // Nobody is asked about a call that cannot be made.
+                if let Err(e) = self.ready_to_send(tool, &call) {
+                    return record.refused(e.into());
+                }
+                match self.confirmed(ctx, view, (no, tool), &call, (&asked, place.is_outermost())) {
+                    Ok(confirmed) => (confirmed.permit, confirmed.meta),
+                    Err(answer) => return record.refused(answer),
+                }
+            }
             other => return record.refused(Self::refuse(ctx, tool, other)),
         };
         if let Err(e) = self.ready_to_send(tool, &call) {
@@ -81,6 +101,7 @@ impl Gateway {
         let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
             self.withhold(tool, result, &withheld);
+            add_meta(result, confirmed);
         }
         if let Some(kept) = shaped.kept.take() {
             let budgets = &view.snapshot.settings.budgets;
@@ -150,7 +171,7 @@ impl Gateway {
     }
 
     /// What a caller is told of a call that policy did not permit.
-    fn refuse(ctx: &RequestContext, tool: &Tool, decision: Decision) -> CallAnswer {
+    pub(super) fn refuse(ctx: &RequestContext, tool: &Tool, decision: Decision) -> CallAnswer {
         match decision {
             Decision::Challenge(challenge) => CallAnswer::Challenge(challenge),
             Decision::Confirm(asked) => failure::confirmation(&tool.wire_name, &asked).into(),
@@ -228,5 +249,13 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
             ..ToolResult::default()
         })),
         None => error.into(),
+    }
+}
+
+/// Adds members to the `_meta` of a result.
+fn add_meta(result: &mut ToolResult, members: Option<Value>) {
+    let Some(Value::Object(members)) = members else { return };
+    if let Value::Object(meta) = result.meta.get_or_insert_with(|| Value::Object(Object::new())) {
+        meta.extend(members);
     }
 }

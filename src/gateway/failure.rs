@@ -7,6 +7,8 @@ use crate::id::Scope;
 use crate::policy::{Confirmation, Reason, ScopeChallenge};
 use crate::upstream::{ErrorSource, Retry, UpstreamError};
 
+use super::PendingView;
+
 /// What is known of the call that failed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Failed<'a> {
@@ -162,17 +164,40 @@ pub(super) fn denial(tool: &str, reason: &Reason) -> ToolError {
     }
 }
 
-/// A person has to confirm first, and this connection has no way to ask one.
+/// A person has to confirm first: what `describe` says of it, and what a call without a way to ask is told.
 pub(super) fn confirmation(tool: &str, asked: &Confirmation) -> ToolError {
     ToolError::new(
         ErrorCode::ConfirmationRequired,
-        format!(
-            "`{tool}` needs a person's confirmation: {} Nothing was done. Ask the person to have the operator \
-             clear it.",
-            full_stop(&asked.question)
-        ),
+        format!("`{tool}` needs a person's confirmation: {}", full_stop(&asked.question)),
     )
-    .details(json!({ "question": asked.question, "confirmationChannel": "unavailable" }))
+    .details(json!({ "question": asked.question }))
+}
+
+/// The same for a call that waits for an operator now. `decayed` says why an earlier yes does not hold any more.
+pub(super) fn confirmation_waits(
+    tool: &str,
+    asked: &Confirmation,
+    waiting: &PendingView,
+    decayed: Option<&str>,
+) -> ToolError {
+    let mut error = confirmation(tool, asked);
+    let id = &waiting.id;
+    error.message.push_str(
+        " Nothing was done. An operator has been asked; once there is a yes, make the same call again. Until then \
+         repeating it changes nothing.",
+    );
+    let mut details = json!({
+        "question": asked.question,
+        "confirmationChannel": "console",
+        "confirmation_id": id,
+        "approve_at": format!("/api/v1/confirmations/{id}/approve"),
+        "expires_in_seconds": waiting.expires_in_seconds,
+    });
+    if let Some(why) = decayed {
+        error.message.push_str(&format!(" An earlier yes does not hold any more: {why}."));
+        details["earlier_grant"] = why.into();
+    }
+    error.details(details)
 }
 
 /// A challenge as a tool error, for clients and wires that cannot act on an HTTP 403.

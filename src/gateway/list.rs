@@ -74,7 +74,7 @@ impl Listing {
         Self(snapshot.catalog.tools().iter().map(|_| OnceLock::new()).collect())
     }
 
-    fn entry(&self, no: ToolNo, tool: &Tool) -> Option<&(Arc<ToolEntry>, usize)> {
+    pub(super) fn entry(&self, no: ToolNo, tool: &Tool) -> Option<&(Arc<ToolEntry>, usize)> {
         let made = || {
             let entry = entry(tool);
             let bytes = entry.bytes();

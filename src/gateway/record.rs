@@ -119,6 +119,8 @@ impl Record {
         let code = match &answer {
             CallAnswer::UnknownTool => ErrorCode::NotFound.as_str(),
             CallAnswer::Challenge(_) => "INSUFFICIENT_SCOPE",
+            CallAnswer::Ask(_) => ErrorCode::ConfirmationRequired.as_str(),
+            CallAnswer::BadState => ErrorCode::InvalidArgument.as_str(),
             CallAnswer::Outcome(outcome) => code_of(outcome),
         };
         self.edit(|e| (e.outcome, e.code) = (Outcome::Refused, code));

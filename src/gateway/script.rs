@@ -110,6 +110,8 @@ impl ScriptCalls for Calls {
                 Err(failure::not_found())
             }
             CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
+            // Only the outermost call may ask its client.
+            CallAnswer::Ask(_) | CallAnswer::BadState => Err(failure::internal()),
         }
     }
 

@@ -16,6 +16,8 @@ use crate::schema::{SchemaText, Validators};
 use crate::snapshot::{MetaTool, Publisher, Snapshot};
 use crate::store::Store;
 
+use super::agents::{AgentRoster, AgentTable, Published};
+use super::confirm::Book;
 use super::list::Listing;
 use super::view::{Shelf, View};
 use super::{CallAnswer, RequestContext, meta};
@@ -35,6 +37,10 @@ struct Shared {
     own_key: CursorKey,
     announced: watch::Sender<Generation>,
     store: Store,
+    confirmations: Book,
+    published: Published,
+    agent_tables: ClassCache<AgentTable>,
+    agent_rosters: ClassCache<AgentRoster>,
     audit: Audit,
 }
 
@@ -78,6 +84,10 @@ impl Gateway {
             announced,
             store,
             audit,
+            confirmations: Book::default(),
+            published: Published::default(),
+            agent_tables: ClassCache::default(),
+            agent_rosters: ClassCache::default(),
         }))
     }
 
@@ -141,6 +151,22 @@ impl Gateway {
 
     pub(super) fn shelves(&self) -> &ClassCache<Shelf> {
         &self.0.shelves
+    }
+
+    pub(super) fn confirmations(&self) -> &Book {
+        &self.0.confirmations
+    }
+
+    pub(super) fn published(&self) -> &Published {
+        &self.0.published
+    }
+
+    pub(super) fn agent_tables(&self) -> &ClassCache<AgentTable> {
+        &self.0.agent_tables
+    }
+
+    pub(super) fn agent_rosters(&self) -> &ClassCache<AgentRoster> {
+        &self.0.agent_rosters
     }
 
     /// The entries of a generation's tools. They are one class: an entry does not depend on who sees it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::diagnostic::Severity;
+use crate::snapshot::Snapshot;
 use crate::upstream::{UpstreamState, UpstreamStatus};
 
 use super::{Gateway, Readiness};
@@ -47,15 +48,17 @@ impl Gateway {
     /// a second; a generation in which nobody can see a difference is not announced.
     pub async fn announce_changes(&self, stop: CancellationToken) {
         let mut published = self.publisher().subscribe();
-        let mut shown = self.snapshot().state;
+        let mut agents = self.agent_changes();
+        let state = |now: &Snapshot| (now.state, self.agent_definitions(now));
+        let mut shown = state(&self.snapshot());
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 more = published.changed() => if more.is_err() { return },
+                more = agents.changed() => if more.is_err() { return },
             }
             let now = self.snapshot();
-            if shown != now.state {
-                shown = now.state;
+            if std::mem::replace(&mut shown, state(&now)) != shown {
                 self.announced().send_replace(now.generation);
             }
             tokio::select! {

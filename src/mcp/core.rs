@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Asker;
 use super::counters::Counters;
 use super::encode::{ResultWriter, error_response};
 use super::entries::Entries;
@@ -50,6 +51,8 @@ pub(super) struct Exchange {
     pub(super) ctx: RequestContext,
     /// Keeps a request of a session known for as long as it runs, whoever still waits for it.
     pub(super) underway: Option<Arc<Underway>>,
+    /// The way to the person in front of the client, where the session or the pipe has one.
+    pub(super) asker: Option<Asker>,
 }
 
 /// What a request comes to.
@@ -161,6 +164,8 @@ impl Mcp {
             Some(Method::Discover) => Ok(self.discover(&exchange, id)),
             Some(Method::ListTools) => self.list_tools(&exchange, id, &params),
             Some(Method::CallTool) => return self.call_tool(exchange, id, &params).await,
+            Some(Method::ListAgents) => self.list_agents(&exchange, id, &params),
+            Some(Method::GetAgent) => return self.get_agent(&exchange, id, &params),
         };
         done.map_or_else(Answer::Failed, Answer::Done)
     }
@@ -171,6 +176,9 @@ pub(super) fn challenge_error(challenge: &ScopeChallenge) -> RpcError {
     let scopes: Vec<&str> = challenge.scopes.iter().map(Scope::as_str).collect();
     let message =
         format!("this needs the scopes `{}`: get a token with them and repeat it", scopes.join(" "));
-    RpcError::new(super::error::INSUFFICIENT_SCOPE, message)
-        .data(json!({ "error": "insufficient_scope", "required_scopes": scopes }))
+    RpcError::new(super::error::INSUFFICIENT_SCOPE, message).data(json!({
+        "error": "insufficient_scope",
+        "scope": scopes.join(" "),
+        "required_scopes": scopes,
+    }))
 }

@@ -21,12 +21,14 @@ pub enum Outcome {
     Challenged,
     /// The caller gave up.
     Cancelled,
+    /// With a question to the person in front of the client.
+    Asked,
 }
 
 impl Outcome {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 5] =
-        [Self::Completed, Self::Failed, Self::Unknown, Self::Challenged, Self::Cancelled];
+    pub const ALL: [Self; 6] =
+        [Self::Completed, Self::Failed, Self::Unknown, Self::Challenged, Self::Cancelled, Self::Asked];
 
     /// The label.
     pub fn as_str(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Outcome {
             Self::Unknown => "unknown_tool",
             Self::Challenged => "challenged",
             Self::Cancelled => "cancelled",
+            Self::Asked => "asked",
         }
     }
 }

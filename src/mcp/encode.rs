@@ -48,10 +48,21 @@ impl ResultWriter {
     }
 
     /// Ends the response. On the stateless wire every result has its type and the server's name.
-    pub(super) fn finish(mut self, revision: Revision, meta: Option<Value>, server: &Value) -> Bytes {
+    pub(super) fn finish(self, revision: Revision, meta: Option<Value>, server: &Value) -> Bytes {
+        self.finish_as("complete", revision, meta, server)
+    }
+
+    /// The same with a result type of its own.
+    pub(super) fn finish_as(
+        mut self,
+        result_type: &str,
+        revision: Revision,
+        meta: Option<Value>,
+        server: &Value,
+    ) -> Bytes {
         let mut meta = meta.filter(Value::is_object);
         if revision.is_stateless() {
-            self.put("resultType", "complete");
+            self.put("resultType", result_type);
             if let Some(members) = meta.get_or_insert_with(|| json!({})).as_object_mut() {
                 members.insert("io.modelcontextprotocol/serverInfo".to_owned(), server.clone());
             }

@@ -108,7 +108,12 @@ pub(super) enum Message {
         params: Params,
     },
     /// An answer to a request of ours.
-    Response,
+    Response {
+        /// The request.
+        id: RequestId,
+        /// Its result; nothing where the client answers with an error.
+        result: Option<Box<RawValue>>,
+    },
 }
 
 /// A message that is none, with its id where one could be read.
@@ -183,10 +188,13 @@ fn one(raw: &RawValue) -> Result<Message, Fault> {
         return Err(fault(known, "`jsonrpc` must be \"2.0\""));
     }
     let Some(method) = envelope.method else {
-        return if known.is_some() && (envelope.result.is_some() != envelope.error.is_some()) {
-            Ok(Message::Response)
-        } else {
-            Err(fault(known, "a message has a `method`, or an `id` with either `result` or `error`"))
+        return match known {
+            Some(id) if envelope.result.is_some() != envelope.error.is_some() => {
+                Ok(Message::Response { id, result: envelope.result.map(ToOwned::to_owned) })
+            }
+            known => {
+                Err(fault(known, "a message has a `method`, or an `id` with either `result` or `error`"))
+            }
         };
     };
     // A few clients send `null` where they have no parameters.
@@ -270,7 +278,7 @@ mod tests {
         assert!(matches!(items[0], Ok(Message::Request { .. })));
         assert!(items[1].is_err());
         assert!(matches!(items[2], Ok(Message::Notification { .. })));
-        assert!(matches!(items[3], Ok(Message::Response)));
+        assert!(matches!(items[3], Ok(Message::Response { .. })));
         let many = format!("[{}]", vec!["1"; BATCH_MESSAGES_MAX + 1].join(","));
         assert_eq!(fault(&many), (None, INVALID_REQUEST));
     }

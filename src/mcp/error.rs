@@ -90,6 +90,24 @@ impl RpcError {
         Self::invalid_params("there is no such tool; `tools/list` names those there are")
     }
 
+    /// The answer to an agent that does not exist or is hidden: one text for both, without the agent's name.
+    pub(super) fn agent_not_found() -> Self {
+        Self::invalid_params("there is no such agent; `agents/list` names those there are")
+            .data(json!({ "reason": "agent_not_found" }))
+    }
+
+    /// An agent names a tool that the configuration does not have: only the operator can mend that.
+    pub(super) fn invalid_agent_definition() -> Self {
+        let message = "the agent's definition names a tool that this server does not have: tell its operator";
+        Self::new(INTERNAL_ERROR, message).data(json!({ "reason": "invalid_agent_definition" }))
+    }
+
+    /// A policy says no to opening an agent that the caller may know of.
+    pub(super) fn agent_refused(why: &str) -> Self {
+        Self::invalid_params(format!("the agent cannot be opened: {why}"))
+            .data(json!({ "reason": "agent_refused" }))
+    }
+
     /// A header that is missing or differs from the body.
     pub(super) fn header_mismatch(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(HEADER_MISMATCH, why)

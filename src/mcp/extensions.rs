@@ -31,7 +31,8 @@ pub(super) fn offered(server: &str) -> Value {
             "discoveryTool": &*MetaTool::SearchTools.wire_name(server),
             "canonicalResult": "structuredContent.result",
             "compatibilityText": "pointer",
-        }
+        },
+        AGENTS: { "listChanged": true },
     })
 }
 
@@ -43,7 +44,13 @@ pub(super) fn negotiated(capabilities: Option<&Value>) -> Negotiated {
     Negotiated {
         progressive: declared(PROGRESSIVE).is_some_and(same_version),
         agents: declared(AGENTS).is_some(),
+        elicitation: capabilities.and_then(|c| c.get("elicitation")).is_some_and(takes_forms),
     }
+}
+
+/// Whether a client can show forms: an empty object is the form mode alone (MCP 2025-11-25, elicitation).
+fn takes_forms(elicitation: &Value) -> bool {
+    elicitation.as_object().is_some_and(|modes| modes.is_empty() || modes.contains_key("form"))
 }
 
 /// A result with one canonical half, and the text that points to it; none where the blocks are the result.
@@ -124,6 +131,15 @@ mod tests {
         }
         assert_eq!(negotiated(None), Negotiated::default());
         assert!(negotiated(Some(&json!({"extensions": {AGENTS: {}}}))).agents);
+        for (declared, asks) in [
+            (json!({}), true),
+            (json!({"form": {}, "url": {}}), true),
+            (json!({"url": {}}), false),
+            (json!(true), false),
+        ] {
+            let capabilities = json!({ "elicitation": declared });
+            assert_eq!(negotiated(Some(&capabilities)).elicitation, asks, "{capabilities}");
+        }
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Mcp {
     fn exchange(&self, revision: Revision, principal: Arc<Principal>, request: &HttpRequest<'_>) -> Exchange {
         let mut ctx = RequestContext::new(principal, self.correlation_id());
         ctx.discovery = request.discovery;
-        Exchange { revision, ctx, underway: None }
+        Exchange { revision, ctx, underway: None, asker: None }
     }
 
     /// `POST /mcp`.
@@ -169,10 +169,13 @@ impl Mcp {
                     self.session_notification(request, &method, &params)
                 }
             }
-            Ok(Incoming::One(Message::Response)) => match request.header(SESSION_ID) {
+            Ok(Incoming::One(Message::Response { id, result })) => match request.header(SESSION_ID) {
                 None => neither(None),
-                Some(id) => match self.sessions.find(id, &request.principal.subject) {
-                    Some(_) => HttpReply::Empty(202),
+                Some(session) => match self.sessions.find(session, &request.principal.subject) {
+                    Some(session) => {
+                        session.questions.answered(&id, result.as_deref());
+                        HttpReply::Empty(202)
+                    }
                     None => HttpReply::no_session(None),
                 },
             },

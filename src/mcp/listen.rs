@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::core::{Exchange, Mcp};
@@ -15,22 +15,15 @@ use super::envelope::{Params, RequestId};
 use super::error::{INTERNAL_ERROR, RpcError};
 use super::session::Session;
 use super::streams::{Messages, StreamPlace, of_channel};
+use super::topics::{Seen, Topic};
 
 /// Messages that wait for a slow reader of a stream.
 const QUEUE: usize = 8;
 const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
-
-/// The filter of `subscriptions/listen`. What is not named here is not honoured and not acknowledged.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Filter {
-    tools_list_changed: Option<bool>,
-}
 
 #[derive(Deserialize)]
 struct ListenParams {
-    notifications: Filter,
+    notifications: Map<String, Value>,
 }
 
 fn too_many() -> RpcError {
@@ -45,10 +38,10 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Result<Messages, RpcError> {
-        let filter = params.read::<ListenParams>()?.notifications;
+        let topics = Topic::asked(&params.read::<ListenParams>()?.notifications);
         let place = self.streams.open(&exchange.ctx.principal.subject).ok_or_else(too_many)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(Arc::clone(self).run_listen(exchange, id.clone(), filter, sender, place));
+        tokio::spawn(Arc::clone(self).run_listen(exchange, id.clone(), topics, sender, place));
         Ok(of_channel(receiver))
     }
 
@@ -56,28 +49,31 @@ impl Mcp {
         self: Arc<Self>,
         exchange: Exchange,
         id: RequestId,
-        filter: Filter,
+        topics: Vec<Topic>,
         sender: mpsc::Sender<Bytes>,
         _place: StreamPlace,
     ) {
         let mut changes = self.service.changes();
         changes.mark_unchanged();
-        let mut surface = self.service.surface(&exchange.ctx);
+        let honoured: Map<String, Value> =
+            topics.iter().map(|t| (t.filter().to_owned(), Value::Bool(true))).collect();
+        let (waits, mut seen) = (!topics.is_empty(), Seen::now(topics, &*self.service, &exchange.ctx));
         let subscription = id.value();
-        let wants_tools = filter.tools_list_changed == Some(true);
-        let honoured = if wants_tools { json!({ "toolsListChanged": true }) } else { json!({}) };
         let tell = |method: &str, mut params: Value| {
             if let Some(members) = params.as_object_mut() {
                 members.insert("_meta".to_owned(), json!({ SUBSCRIPTION_ID: subscription }));
             }
             notification(method, &params)
         };
-        let mut next = tell("notifications/subscriptions/acknowledged", json!({ "notifications": honoured }));
+        let mut next =
+            vec![tell("notifications/subscriptions/acknowledged", json!({ "notifications": honoured }))];
         loop {
-            if sender.send(next).await.is_err() {
-                return;
+            for message in next {
+                if sender.send(message).await.is_err() {
+                    return;
+                }
             }
-            loop {
+            next = loop {
                 tokio::select! {
                     () = sender.closed() => return,
                     () = exchange.ctx.cancel.cancelled() => return,
@@ -88,18 +84,17 @@ impl Mcp {
                         sender.send(end).await.ok();
                         return;
                     }
-                    changed = changes.changed(), if wants_tools => {
+                    changed = changes.changed(), if waits => {
                         if changed.is_err() {
                             return;
                         }
                     }
                 }
-                let now = self.service.surface(&exchange.ctx);
-                if std::mem::replace(&mut surface, now) != now {
-                    break;
+                let moved = seen.moved(&*self.service, &exchange.ctx);
+                if !moved.is_empty() {
+                    break moved.into_iter().map(|t| tell(t.notification(), json!({}))).collect();
                 }
-            }
-            next = tell(TOOLS_CHANGED, json!({}));
+            };
         }
     }
 
@@ -125,14 +120,15 @@ impl Mcp {
         let number = session.stream_opened();
         let mut changes = self.service.changes();
         let mut just_opened = true;
-        loop {
-            let surface = self.service.surface(&exchange.ctx);
-            if session.is_newest_stream(number)
-                && session.must_tell(surface, std::mem::take(&mut just_opened))
-            {
-                let message = notification(TOOLS_CHANGED, &json!({}));
-                if sender.send(message).await.is_err() {
-                    break;
+        'open: loop {
+            let first = std::mem::take(&mut just_opened);
+            let now = Seen::now(Topic::told(session.negotiated), &*self.service, &exchange.ctx);
+            for (topic, surface) in now.0 {
+                if session.is_newest_stream(number) && session.must_tell(topic, surface, first) {
+                    let message = notification(topic.notification(), &json!({}));
+                    if sender.send(message).await.is_err() {
+                        break 'open;
+                    }
                 }
             }
             tokio::select! {

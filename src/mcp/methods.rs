@@ -17,6 +17,10 @@ pub(super) enum Method {
     ListTools,
     /// One call.
     CallTool,
+    /// One page of the agents.
+    ListAgents,
+    /// An agent with its instructions and tools.
+    GetAgent,
 }
 
 struct Row {
@@ -27,17 +31,21 @@ struct Row {
 }
 
 const FIRST: Revision = Revision::V2025_03_26;
+/// The first revision in which the extensions are offered: agents are one.
+const EXTENDED: Revision = Revision::V2025_06_18;
 const SESSION: Revision = Revision::NEWEST_SESSION;
 const STATELESS: Revision = Revision::V2026_07_28;
 
 /// Every method and the revisions that have it. Capabilities are announced in `discover.rs`, beside this.
-const METHODS: [Row; 6] = [
+const METHODS: [Row; 8] = [
     Row { name: "initialize", method: Method::Initialize, since: FIRST, until: SESSION },
     Row { name: "ping", method: Method::Ping, since: FIRST, until: SESSION },
     Row { name: "server/discover", method: Method::Discover, since: STATELESS, until: STATELESS },
     Row { name: "subscriptions/listen", method: Method::Listen, since: STATELESS, until: STATELESS },
     Row { name: "tools/list", method: Method::ListTools, since: FIRST, until: STATELESS },
     Row { name: "tools/call", method: Method::CallTool, since: FIRST, until: STATELESS },
+    Row { name: "agents/list", method: Method::ListAgents, since: EXTENDED, until: STATELESS },
+    Row { name: "agents/get", method: Method::GetAgent, since: EXTENDED, until: STATELESS },
 ];
 
 impl Method {

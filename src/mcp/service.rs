@@ -7,7 +7,9 @@ use tokio::sync::watch;
 
 use crate::audit::Audit;
 use crate::call::ToolCall;
-use crate::gateway::{CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage};
+use crate::gateway::{
+    AgentAnswer, AgentPage, CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage,
+};
 use crate::id::Generation;
 
 use super::params::{HeaderParam, KEYWORD, header_params};
@@ -26,6 +28,12 @@ pub trait Service: Send + Sync + 'static {
     fn list_tools(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<ToolPage, ListError>;
     /// One call.
     fn call_tool<'a>(&'a self, ctx: &'a RequestContext, call: ToolCall) -> CallFuture<'a>;
+    /// One page of the agents that this caller may know of.
+    fn list_agents(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<AgentPage, ListError>;
+    /// Opens an agent.
+    fn get_agent(&self, ctx: &RequestContext, name: &str) -> AgentAnswer;
+    /// The digest of the agents that this caller is shown now.
+    fn agent_surface(&self, ctx: &RequestContext) -> Surface;
     /// The arguments of a tool that a client has to repeat as `Mcp-Param-*` headers. Nothing for a tool that
     /// is unknown or hidden, so that the header checks betray neither.
     fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam>;
@@ -38,6 +46,11 @@ pub trait Service: Send + Sync + 'static {
     /// The audit: the newest records and how it does.
     fn audit(&self) -> Audit {
         Audit::default()
+    }
+
+    /// The gateway itself, for the operators' API; a test's double has none.
+    fn gateway(&self) -> Option<&Gateway> {
+        None
     }
 }
 
@@ -56,6 +69,18 @@ impl Service for Gateway {
 
     fn call_tool<'a>(&'a self, ctx: &'a RequestContext, call: ToolCall) -> CallFuture<'a> {
         Box::pin(self.call_tool(ctx, call))
+    }
+
+    fn list_agents(&self, ctx: &RequestContext, cursor: Option<&str>) -> Result<AgentPage, ListError> {
+        self.list_agents(ctx, cursor)
+    }
+
+    fn get_agent(&self, ctx: &RequestContext, name: &str) -> AgentAnswer {
+        self.get_agent(ctx, name)
+    }
+
+    fn agent_surface(&self, ctx: &RequestContext) -> Surface {
+        self.agent_surface(ctx)
     }
 
     fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam> {
@@ -78,5 +103,9 @@ impl Service for Gateway {
 
     fn audit(&self) -> Audit {
         self.audit().clone()
+    }
+
+    fn gateway(&self) -> Option<&Gateway> {
+        Some(self)
     }
 }

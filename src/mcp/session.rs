@@ -12,8 +12,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Questions;
 use super::envelope::{Params, RequestId};
 use super::revision::Revision;
+use super::topics::{Seen, Topic};
 use crate::clock::Clock;
 use crate::gateway::{Negotiated, Surface};
 use crate::limits::{SESSION_IDLE, SESSIONS_MAX, SESSIONS_PER_CALLER_MAX};
@@ -22,12 +24,13 @@ use crate::policy::ClientFacts;
 /// Bytes of randomness in an id: 256 bits, twice what guessing asks for.
 const ID_BYTES: usize = 32;
 
-/// What a client knows of the tools it is shown.
+/// What a client knows of one list that it is shown.
 #[derive(Debug)]
 struct Told {
+    topic: Topic,
     /// As it was when the session began, or when it was last told of a change.
     surface: Surface,
-    /// Whether it listed the tools since: a message into a connection that was just lost is not seen by anyone.
+    /// Whether it asked for the list since: a message into a connection that was just lost is not seen by anyone.
     seen: bool,
 }
 
@@ -46,7 +49,9 @@ pub(super) struct Session {
     pub(super) ended: CancellationToken,
     /// Requests under way, by the JSON of their ids.
     pub(super) running: Running,
-    told: Mutex<Told>,
+    /// Requests of the server's own that wait for the client.
+    pub(super) questions: Arc<Questions>,
+    told: Mutex<Vec<Told>>,
     subject: Arc<str>,
     last_used_ms: AtomicU64,
     /// Event streams open; a session with one is not idle.
@@ -72,22 +77,25 @@ impl Session {
         self.newest_stream.load(Ordering::Relaxed) == number
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, Vec<Told>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the client listed its tools.
-    pub(super) fn listed(&self) {
-        self.told().seen = true;
+    /// Notes that the client asked for a list.
+    pub(super) fn listed(&self, topic: Topic) {
+        if let Some(told) = self.told().iter_mut().find(|t| t.topic == topic) {
+            told.seen = true;
+        }
     }
 
-    /// Whether the client has to be told that its tools changed, and notes that it is. A stream that has just
+    /// Whether the client has to be told that a list changed, and notes that it is. A stream that has just
     /// been opened also says again what nobody seems to have heard.
-    pub(super) fn must_tell(&self, now: Surface, just_opened: bool) -> bool {
-        let mut told = self.told();
+    pub(super) fn must_tell(&self, topic: Topic, now: Surface, just_opened: bool) -> bool {
+        let mut all = self.told();
+        let Some(told) = all.iter_mut().find(|t| t.topic == topic) else { return false };
         let tell = told.surface != now || (just_opened && !told.seen);
         if tell {
-            *told = Told { surface: now, seen: false };
+            *told = Told { topic, surface: now, seen: false };
         }
         tell
     }
@@ -250,7 +258,7 @@ impl Sessions {
         subject: &Arc<str>,
         revision: Revision,
         (client, negotiated): (ClientFacts, Negotiated),
-        surface: Surface,
+        seen: Seen,
     ) -> Option<Arc<Session>> {
         let mut random = [0u8; ID_BYTES];
         getrandom::fill(&mut random).ok()?;
@@ -274,7 +282,10 @@ impl Sessions {
             negotiated,
             ended: CancellationToken::new(),
             running: Running::default(),
-            told: Mutex::new(Told { surface, seen: true }),
+            questions: Arc::default(),
+            told: Mutex::new(
+                seen.0.into_iter().map(|(topic, surface)| Told { topic, surface, seen: true }).collect(),
+            ),
             subject: Arc::clone(subject),
             last_used_ms: AtomicU64::new(now),
             streams: AtomicUsize::new(0),
@@ -324,7 +335,12 @@ mod tests {
 
     fn open(sessions: &Sessions, subject: &str) -> Arc<Session> {
         sessions
-            .open(&Arc::from(subject), Revision::V2025_11_25, Default::default(), Surface([0; 32]))
+            .open(
+                &Arc::from(subject),
+                Revision::V2025_11_25,
+                Default::default(),
+                Seen(vec![(Topic::Tools, Surface([0; 32]))]),
+            )
             .unwrap()
     }
 
@@ -343,11 +359,15 @@ mod tests {
     fn a_change_is_told_once_and_again_only_if_nobody_listed_since() {
         let session = open(&Sessions::new(Clock::manual()), "a");
         let (same, other) = (Surface([0; 32]), Surface([1; 32]));
-        assert!(!session.must_tell(same, true) && !session.must_tell(same, false));
-        assert!(session.must_tell(other, false) && !session.must_tell(other, false));
-        assert!(session.must_tell(other, true), "the first message may have gone into a dead connection");
-        session.listed();
-        assert!(!session.must_tell(other, true));
+        let must_tell = |now, just_opened| session.must_tell(Topic::Tools, now, just_opened);
+        assert!(!must_tell(same, true) && !must_tell(same, false));
+        assert!(must_tell(other, false) && !must_tell(other, false));
+        assert!(must_tell(other, true), "the first message may have gone into a dead connection");
+        session.listed(Topic::Agents);
+        assert!(must_tell(other, true), "another list says nothing of this one");
+        session.listed(Topic::Tools);
+        assert!(!must_tell(other, true));
+        assert!(!session.must_tell(Topic::Agents, other, true), "it never declared that it knows agents");
     }
 
     #[test]

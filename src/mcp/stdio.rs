@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::{self, Asker, Questions};
 use super::client::{Declared, Initialize, with_client};
 use super::core::{Answer, Exchange, Mcp};
 use super::encode::{array, error_response, notification};
@@ -21,6 +22,7 @@ use super::methods::Method;
 use super::progress;
 use super::revision::Revision;
 use super::session::Running;
+use super::topics::{Seen, Topic};
 use crate::gateway::{Negotiated, RequestContext};
 use crate::limits::STDIO_CALLS_MAX;
 use crate::policy::{ClientFacts, DiscoveryMode, Principal};
@@ -35,6 +37,8 @@ pub struct StdioPeer {
     /// What `initialize` settled on; requests without the stateless wire's `_meta` go by it.
     session: Mutex<Option<Settled>>,
     running: Running,
+    /// Requests of the server's own that wait for the client.
+    questions: Arc<Questions>,
     /// Calls among them.
     calls: AtomicUsize,
     call_ended: Notify,
@@ -65,6 +69,7 @@ impl StdioPeer {
             out,
             session: Mutex::default(),
             running: Running::default(),
+            questions: Arc::default(),
             calls: AtomicUsize::new(0),
             call_ended: Notify::new(),
             closed: CancellationToken::new(),
@@ -108,7 +113,9 @@ impl StdioPeer {
             Ok(Incoming::One(Message::Notification { method, params })) => {
                 self.running.notified(&method, &params);
             }
-            Ok(Incoming::One(Message::Response)) => {}
+            Ok(Incoming::One(Message::Response { id, result })) => {
+                self.questions.answered(&id, result.as_deref());
+            }
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 self.request(id, method, params).await;
             }
@@ -131,7 +138,7 @@ impl StdioPeer {
         ctx.discovery = self.discovery;
         ctx.negotiated = negotiated;
         ctx.cancel = self.closed.child_token();
-        Exchange { revision, ctx, underway: None }
+        Exchange { revision, ctx, underway: None, asker: None }
     }
 
     /// The era of a request and its context (MCP 2026-07-28, versioning).
@@ -182,6 +189,10 @@ impl StdioPeer {
                 let send = move |message| drop(out.try_send(message));
                 exchange.ctx.progress = Some(progress::sink(token, exchange.ctx.cancel.clone(), send));
             }
+            if let Err(error) = self.prepare(&mut exchange, &params) {
+                self.running.end(&key);
+                return self.send(error_response(Some(&id), &error)).await;
+            }
             self.calls.fetch_add(1, Ordering::AcqRel);
             tokio::spawn(Arc::clone(self).call(exchange, id, method, params));
         } else {
@@ -193,6 +204,18 @@ impl StdioPeer {
                 }
             }
         }
+    }
+
+    /// How a call may ask the person in front of the client: by a request of its own in a session, by its result
+    /// on the stateless wire.
+    fn prepare(&self, exchange: &mut Exchange, params: &Params) -> Result<(), RpcError> {
+        if exchange.revision.is_stateless() {
+            exchange.ctx.reply = ask::brought(params)?.map(Arc::new);
+        } else if exchange.ctx.negotiated.elicitation {
+            let (outbox, questions) = (self.out.clone(), Arc::clone(&self.questions));
+            exchange.asker = Some(Asker { outbox, questions });
+        }
+        Ok(())
     }
 
     async fn call(self: Arc<Self>, exchange: Exchange, id: RequestId, method: String, params: Params) {
@@ -240,19 +263,19 @@ impl StdioPeer {
         }
     }
 
-    /// `list_changed` for the session wire, whenever what the caller is shown has changed.
+    /// `list_changed` for the session wire, whenever a list that the caller is shown has changed.
     async fn tell_changes(self: Arc<Self>, exchange: Exchange) {
-        let mut changes = self.mcp.service.changes();
-        let mut surface = self.mcp.service.surface(&exchange.ctx);
+        let service = &*self.mcp.service;
+        let mut changes = service.changes();
+        let mut seen = Seen::now(Topic::told(exchange.ctx.negotiated), service, &exchange.ctx);
         loop {
             tokio::select! {
                 () = self.closed.cancelled() => return,
                 () = self.mcp.drain.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
             }
-            let now = self.mcp.service.surface(&exchange.ctx);
-            if std::mem::replace(&mut surface, now) != now {
-                self.send(notification("notifications/tools/list_changed", &json!({}))).await;
+            for topic in seen.moved(service, &exchange.ctx) {
+                self.send(notification(topic.notification(), &json!({}))).await;
             }
         }
     }
@@ -271,7 +294,10 @@ impl StdioPeer {
     async fn batch_item(&self, item: Result<Message, Fault>) -> Option<Bytes> {
         let (id, method, params) = match item {
             Err(fault) => return Some(error_response(fault.id.as_ref(), &fault.error)),
-            Ok(Message::Response) => return None,
+            Ok(Message::Response { id, result }) => {
+                self.questions.answered(&id, result.as_deref());
+                return None;
+            }
             Ok(Message::Notification { method, params }) => {
                 self.running.notified(&method, &params);
                 return None;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::ask;
 use super::core::{Answer, Exchange, Mcp};
 use super::counters::Outcome;
 use super::discover::put_caching;
@@ -20,6 +21,9 @@ use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::CallAnswer;
 use crate::json::Object;
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
+
+/// Questions of one call at most: one is asked again where the answer was none.
+const ASK_ROUNDS_MAX: usize = 3;
 
 #[derive(Deserialize)]
 struct ListParams {
@@ -109,12 +113,30 @@ impl Mcp {
         })
     }
 
-    async fn run_call(self: Arc<Self>, exchange: Exchange, id: RequestId, call: ToolCall) -> Answer {
+    /// Makes a call, and again with the person's answer where it asks for one and the client can be asked now.
+    async fn settle(&self, exchange: &mut Exchange, call: ToolCall) -> CallAnswer {
+        let Some(asker) = exchange.asker.take() else {
+            return self.service.call_tool(&exchange.ctx, call).await;
+        };
+        for _ in 0..ASK_ROUNDS_MAX {
+            let answer = self.service.call_tool(&exchange.ctx, call.clone()).await;
+            let CallAnswer::Ask(question) = answer else { return answer };
+            let Some(given) = asker.ask(&question, &exchange.ctx.cancel).await else { break };
+            exchange.ctx.reply = Some(Arc::new(ask::reply(&question, given)));
+        }
+        // Nobody answered, or nothing that is an answer: from here on as with a client that cannot ask.
+        exchange.ctx.negotiated.elicitation = false;
+        exchange.ctx.reply = None;
+        self.service.call_tool(&exchange.ctx, call).await
+    }
+
+    async fn run_call(self: Arc<Self>, mut exchange: Exchange, id: RequestId, call: ToolCall) -> Answer {
         let tool = call.tool.clone();
+        let cancel = exchange.ctx.cancel.clone();
         let answer = tokio::select! {
             biased;
-            answer = self.service.call_tool(&exchange.ctx, call) => answer,
-            () = given_up(&exchange.ctx.cancel) => CallAnswer::UnknownTool,
+            answer = self.settle(&mut exchange, call) => answer,
+            () = given_up(&cancel) => CallAnswer::UnknownTool,
         };
         if exchange.ctx.cancel.is_cancelled() {
             self.counters.count(Outcome::Cancelled);
@@ -128,6 +150,17 @@ impl Mcp {
             CallAnswer::Challenge(challenge) => {
                 self.counters.count(Outcome::Challenged);
                 Answer::Challenge(challenge)
+            }
+            CallAnswer::Ask(question) if exchange.revision.is_stateless() => {
+                self.counters.count(Outcome::Asked);
+                Answer::Done(ask::input_required(&id, &question, &self.server_info()))
+            }
+            // `settle` has asked whom it could.
+            CallAnswer::Ask(_) => Answer::Failed(RpcError::new(INTERNAL_ERROR, "nobody can be asked here")),
+            CallAnswer::BadState => {
+                self.counters.count(Outcome::Failed);
+                let why = "`requestState` is not one that was given for this call: send the call without it";
+                Answer::Failed(RpcError::invalid_params(why))
             }
             CallAnswer::Outcome(outcome) => {
                 self.counters.count(match &outcome {

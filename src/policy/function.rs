@@ -240,12 +240,17 @@ impl PhaseFunction {
     }
 
     /// Runs `agent_visible` or `agent_open`.
-    pub(super) fn ask_agent(&self, who: &Arc<Principal>, tiers: &Arc<Tiers>, agent: &AgentFacts) -> Outcome {
+    pub(super) fn ask_agent(
+        &self,
+        who: &Arc<Principal>,
+        tiers: &Arc<Tiers>,
+        agent: &AgentFacts,
+    ) -> (Outcome, Arc<Log>) {
         let log = Arc::new(Log::default());
         let caller = CallerView { who: Arc::clone(who), tiers: Arc::clone(tiers), log: Arc::clone(&log) };
         let answer =
             self.script.call(self.phase.name(), vec![Dynamic::from(caller), Dynamic::from(agent.clone())]);
-        self.understand(answer, who, &log)
+        (self.understand(answer, who, &log), log)
     }
 
     /// Runs `redact`: names or JSON Pointers of fields to drop from the result.

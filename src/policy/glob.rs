@@ -13,7 +13,7 @@ impl Glob {
 }
 
 /// Whether `pattern` covers the whole of `text`.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let (mut rest, mut todo) = (text.chars(), pattern.chars());
     // Where to start again when a later part fails: after the last star, one character further on.
     let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;

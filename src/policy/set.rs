@@ -1,12 +1,12 @@
 //! The policies of a home: loading them, and the one function that decides.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::answer::{Outcome, Vote};
 use super::ballot::{Ballot, Standing, nowhere, vote_of};
 use super::builder::Builder;
-use super::decision::{Decision, Reason, RuleRef, ScopeChallenge};
+use super::decision::{Decision, Reason};
 use super::function::{Phase, PhaseFunction, Question, phases};
 use super::host::engine;
 use super::principal::Principal;
@@ -14,7 +14,7 @@ use super::roster::{Compiled, Roster};
 use super::rule::Rule;
 use super::tables::PolicyTables;
 use super::tier::Tiers;
-use super::views::{AgentFacts, ToolFacts};
+use super::views::{CallerRead, ToolFacts};
 use crate::catalog::{Catalog, Tool};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, did_you_mean};
 use crate::id::ToolNo;
@@ -36,6 +36,8 @@ pub(super) struct Inner {
     pub(super) digest: [u8; 32],
     /// A file did not load: everything is denied.
     pub(super) broken: bool,
+    /// What functions on agents have read of callers so far. It only grows.
+    pub(super) agent_reads: RwLock<BTreeSet<CallerRead>>,
     compiled: Mutex<VecDeque<Arc<Compiled>>>,
 }
 
@@ -48,22 +50,6 @@ impl Inner {
     fn phase(&self, phase: Phase) -> impl Iterator<Item = &PhaseFunction> {
         self.functions.iter().filter(move |f| f.phase == phase)
     }
-}
-
-/// Leave to open an agent's card, or why not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentDecision {
-    /// Yes.
-    Open,
-    /// No.
-    Deny {
-        /// Why.
-        reason: Reason,
-        /// The rule that decided.
-        rule: RuleRef,
-    },
-    /// Not yet: more scopes are needed.
-    Challenge(ScopeChallenge),
 }
 
 impl PolicySet {
@@ -103,7 +89,7 @@ impl PolicySet {
         let broken = found.has_errors();
         diagnostics.extend(found);
         let digest = *hash.finalize().as_bytes();
-        Self(Arc::new(Inner { rules, functions, tiers, digest, broken, compiled: Mutex::default() }))
+        Self(Arc::new(Inner { rules, functions, tiers, digest, broken, ..Inner::default() }))
     }
 
     /// Hash of everything that was loaded: for cache keys.
@@ -281,48 +267,6 @@ impl PolicySet {
         all.sort_unstable();
         all.dedup();
         Ok(all)
-    }
-
-    /// Whether a caller may know of an agent. Where no policy says anything of agents it may: an agent's card
-    /// gives no right, its tools are decided one by one.
-    pub fn agent_visible(&self, who: &Principal, agent: &AgentFacts) -> bool {
-        let who = Arc::new(who.clone());
-        !self.0.broken
-            && self
-                .0
-                .phase(Phase::AgentVisible)
-                .all(|f| f.ask_agent(&who, &self.0.tiers, agent).vote == Vote::Abstain)
-    }
-
-    /// Whether a caller may open an agent's card: visibility first, then deny, challenge, allow. Where no
-    /// policy defines `agent_open`, what is visible opens; where one does, something must allow it.
-    pub fn agent_open(&self, who: &Principal, agent: &AgentFacts) -> AgentDecision {
-        if !self.agent_visible(who, agent) {
-            return AgentDecision::Deny { reason: Reason::Hidden, rule: nowhere() };
-        }
-        let who = Arc::new(who.clone());
-        let votes: Vec<Outcome> =
-            self.0.phase(Phase::AgentOpen).map(|f| f.ask_agent(&who, &self.0.tiers, agent)).collect();
-        let first = |wanted: fn(&Vote) -> bool| votes.iter().find(|o| wanted(&o.vote));
-        if let Some(Outcome { vote: Vote::Fault(text), at }) = first(|v| matches!(v, Vote::Fault(_))) {
-            return AgentDecision::Deny { reason: Reason::PolicyFault(Arc::clone(text)), rule: at.clone() };
-        }
-        if let Some(Outcome { vote: Vote::Deny(text), at }) = first(|v| matches!(v, Vote::Deny(_))) {
-            return AgentDecision::Deny { reason: Reason::Denied(Arc::clone(text)), rule: at.clone() };
-        }
-        if let Some(outcome) = first(|v| matches!(v, Vote::Challenge(_))) {
-            let lists = votes.iter().filter_map(|o| match &o.vote {
-                Vote::Challenge(scopes) => Some(scopes.iter().cloned()),
-                _ => None,
-            });
-            let scopes: std::collections::BTreeSet<_> = lists.flatten().collect();
-            let rule = outcome.at.clone();
-            return AgentDecision::Challenge(ScopeChallenge { scopes: scopes.into_iter().collect(), rule });
-        }
-        if votes.is_empty() || first(|v| *v == Vote::Allow).is_some() {
-            return AgentDecision::Open;
-        }
-        AgentDecision::Deny { reason: Reason::NotAllowed, rule: nowhere() }
     }
 }
 

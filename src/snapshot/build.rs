@@ -187,7 +187,8 @@ fn tables(home: &Home) -> PolicyTables {
 fn warn_of_unknown_agents_tools(home: &Home, catalog: &Catalog, diagnostics: &mut Diagnostics) {
     for (agent, settings) in &home.settings.agents {
         let plain = settings.tools.iter().filter(|t| !t.contains(['*', '?', '[', '{']));
-        for tool in plain.filter(|t| catalog.lookup(t).is_none()) {
+        let is_own = |t: &String| MetaTool::of(&home.settings.name, t).is_some();
+        for tool in plain.filter(|t| catalog.lookup(t).is_none() && !is_own(t)) {
             diagnostics.push(
                 Diagnostic::warning(
                     "unknown-tool",

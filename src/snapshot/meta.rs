@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// A tool of docent itself, named `<server name>_<suffix>` (contract §1.4), in the order of listing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MetaTool {
     /// Ranked search.
     SearchTools,

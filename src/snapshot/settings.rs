@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use crate::id::AgentId;
 use crate::limits;
-use crate::policy::DiscoveryMode;
+use crate::policy::{DiscoveryMode, Principal, pattern_matches};
 use crate::projection::ResultBudget;
 use crate::secret::Secret;
+
+use super::AgentSettings;
 
 /// `[server]`, `[budgets]`, `[tiers]` and `[agents]` of docent.toml (contract §1.3), defaults filled in.
 #[derive(Debug, Clone)]
@@ -29,6 +31,9 @@ pub struct ServerSettings {
     pub allowed_origins: Vec<String>,
     /// `server.allowed_hosts`: values of `Host` that are taken, besides loopback and `public_url`.
     pub allowed_hosts: Vec<String>,
+    /// `server.step_up_as_result`: patterns of client names (`clientInfo.name`) that are told of missing scopes in
+    /// a tool result, since they cannot act on an HTTP 403.
+    pub step_up_as_result: Vec<String>,
     /// `[budgets]`
     pub budgets: Budgets,
     /// `tiers.order`, lowest first.
@@ -54,6 +59,7 @@ impl Default for ServerSettings {
             listed_tools_max: limits::LISTED_TOOLS_MAX,
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            step_up_as_result: Vec::new(),
             budgets: Budgets::default(),
             tiers: ["workbench", "action", "system"].map(str::to_owned).to_vec(),
             agents: BTreeMap::new(),
@@ -61,6 +67,14 @@ impl Default for ServerSettings {
             scopes_supported: Vec::new(),
             cursor_key: None,
         }
+    }
+}
+
+impl ServerSettings {
+    /// Whether this caller's client is told of missing scopes in a tool result and not by a 403.
+    pub fn tells_step_up_as_result(&self, who: &Principal) -> bool {
+        let name = who.client.name.as_deref().unwrap_or_default();
+        self.step_up_as_result.iter().any(|pattern| pattern_matches(pattern, name))
     }
 }
 
@@ -117,32 +131,4 @@ impl Budgets {
     pub fn of_result(&self) -> ResultBudget {
         ResultBudget { result_bytes: self.result_bytes, text_bytes: self.text_bytes, records: self.records }
     }
-}
-
-/// One table of `[agents]`.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AgentSettings {
-    /// What it is for.
-    pub description: Arc<str>,
-    /// What it can do, as words (the agents draft requires the field).
-    pub capabilities: Vec<String>,
-    /// Its system instructions.
-    pub instructions: Option<Arc<str>>,
-    /// Ids or globs of the tools it works with.
-    pub tools: Vec<String>,
-    /// `model_hint`
-    pub model_hint: Option<ModelHint>,
-    /// Its discovery mode.
-    pub discovery: Option<DiscoveryMode>,
-    /// How long a host may keep its card, in milliseconds.
-    pub ttl_ms: Option<u64>,
-}
-
-/// Which kind of model suits an agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelHint {
-    /// A role, e.g. `reasoning`.
-    pub role: Option<String>,
-    /// Whether it has to see images.
-    pub vision: bool,
 }

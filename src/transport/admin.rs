@@ -1,20 +1,30 @@
 //! `/api/v1/…` for the console and for operators: every path of it asks for the scope `docent:admin` first.
 
+mod agents;
+mod confirmations;
+
+pub(super) use agents::{list_agents, publish_agent, withdraw_agent};
+pub(super) use confirmations::{list_confirmations, revoke_grant, settle_confirmation};
+
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{Response, Uri};
+use axum::http::{HeaderMap, Response, Uri};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::body::{self, BodyRefusal};
 use super::http::{Server, caller, host};
-use super::reply::{json_value, with_authenticate};
+use super::reply::{failure, json_value, with_authenticate};
 use crate::audit::Query;
 use crate::call::{ErrorCode, ToolError};
-use crate::gateway::challenge_error;
+use crate::gateway::{Gateway, challenge_error};
 use crate::id::Scope;
+use crate::json;
+use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::policy::{Principal, RuleRef, ScopeChallenge};
 
 /// The scope that opens the paths of the console.
@@ -39,9 +49,48 @@ pub(super) async fn admin(server: &Server, parts: &Parts) -> Result<Arc<Principa
     Err(Box::new(with_authenticate(failure(403, &challenge_error(&challenge)), &header)))
 }
 
-/// An error in the shape that tools have.
-pub(super) fn failure(status: u16, error: &ToolError) -> Response<Body> {
-    json_value(status, &json!({ "error": error }))
+/// An operator and what it may work on.
+pub(super) struct Admitted<'a> {
+    pub(super) who: Arc<Principal>,
+    pub(super) gateway: &'a Gateway,
+}
+
+/// Lets operators in, where there is a gateway to work on.
+pub(super) async fn admit<'a>(
+    server: &'a Server,
+    parts: &Parts,
+) -> Result<Admitted<'a>, Box<Response<Body>>> {
+    let who = admin(server, parts).await?;
+    let gateway = server.mcp.service().gateway();
+    let nothing = || Box::new(failure(404, &ToolError::new(ErrorCode::NotFound, "There is nothing here.")));
+    gateway.map(|gateway| Admitted { who, gateway }).ok_or_else(nothing)
+}
+
+/// The JSON object of a request's body. Only `application/json` is taken: a page of another origin cannot send
+/// that without being asked first. No body is an empty object.
+pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Object, Box<Response<Body>>> {
+    let refuse = |status, message: String| {
+        Box::new(failure(status, &ToolError::new(ErrorCode::InvalidArgument, message)))
+    };
+    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
+        text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+    });
+    let bytes = body::read(headers, body).await.map_err(|why| match why {
+        BodyRefusal::TooLarge => refuse(413, format!("A body has at most {REQUEST_BODY_BYTES_MAX} bytes.")),
+        BodyRefusal::TooSlow => refuse(408, "The body did not arrive in time.".to_owned()),
+        BodyRefusal::Broken => refuse(400, "The body broke off.".to_owned()),
+    })?;
+    if bytes.is_empty() {
+        return Ok(json::Object::new());
+    }
+    if !is_json {
+        return Err(refuse(415, "`Content-Type` must be `application/json`.".to_owned()));
+    }
+    match json::parse(&bytes, bytes.len()) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(refuse(400, "The body must be a JSON object.".to_owned())),
+        Err(e) => Err(refuse(400, format!("The body is not JSON: {e}."))),
+    }
 }
 
 /// The parameters of a path; one that is not known is refused, so that a typo does not widen an answer.

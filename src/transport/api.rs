@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::Response;
-use serde_json::{Value, json};
+use serde_json::Value;
 use url::form_urlencoded;
 
 use super::http::{Server, caller, host};
-use super::reply::{json_value, with_authenticate};
+use super::reply::{failure, json_value, with_authenticate};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
 use crate::gateway::{CallAnswer, RequestContext, challenge_error};
 use crate::json::Object;
@@ -47,15 +47,10 @@ pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) 
             let header = access.insufficient_scope(&challenge, host(&parts.headers));
             with_authenticate(failure(403, &challenge_error(&challenge)), &header)
         }
-        CallAnswer::UnknownTool => {
+        CallAnswer::UnknownTool | CallAnswer::Ask(_) | CallAnswer::BadState => {
             failure(404, &ToolError::new(ErrorCode::NotFound, "This server has no search."))
         }
     }
-}
-
-/// An error in the shape that tools have.
-fn failure(status: u16, error: &ToolError) -> Response<Body> {
-    json_value(status, &json!({ "error": error }))
 }
 
 fn status(code: ErrorCode) -> u16 {
@@ -94,6 +89,8 @@ fn arguments(query: &str) -> Result<Object, ToolError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, Method, Response, Uri};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::routing::{any, get};
+use axum::routing::{any, delete, get, post};
 use serde_json::json;
 use url::form_urlencoded;
 
@@ -37,6 +37,11 @@ pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
         .route("/mcp", any(mcp_endpoint))
         .route("/api/v1/search", get(api::search))
         .route("/api/v1/audit", get(admin::audit))
+        .route("/api/v1/agents", get(admin::list_agents).post(admin::publish_agent))
+        .route("/api/v1/agents/{name}", delete(admin::withdraw_agent))
+        .route("/api/v1/confirmations", get(admin::list_confirmations))
+        .route("/api/v1/confirmations/{id}/{verdict}", post(admin::settle_confirmation))
+        .route("/api/v1/grants/{id}", delete(admin::revoke_grant))
         .route("/healthz", get(|| async { typed(200, "text/plain; charset=utf-8", Body::from("ok\n")) }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -97,7 +102,7 @@ async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Re
             let headers = HeaderView(&parts.headers);
             let request = HttpRequest { headers: &headers, principal: &principal, discovery };
             match parts.method {
-                Method::POST => post(&server.mcp, request, &parts.headers, body).await,
+                Method::POST => post_message(&server.mcp, request, &parts.headers, body).await,
                 Method::GET => server.mcp.get(request),
                 Method::DELETE => server.mcp.delete(request),
                 _ => HttpReply::Empty(405),
@@ -142,7 +147,12 @@ async fn admit(
     }
 }
 
-async fn post(mcp: &Arc<Mcp>, request: HttpRequest<'_>, headers: &HeaderMap, body: Body) -> HttpReply {
+async fn post_message(
+    mcp: &Arc<Mcp>,
+    request: HttpRequest<'_>,
+    headers: &HeaderMap,
+    body: Body,
+) -> HttpReply {
     let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
         text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
     });

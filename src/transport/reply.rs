@@ -13,6 +13,7 @@ use futures_util::stream::unfold;
 use serde::Serialize;
 
 use super::access::Access;
+use crate::call::ToolError;
 use crate::json;
 use crate::limits::STREAM_KEEP_ALIVE;
 use crate::mcp::{HttpReply, Messages, single_line};
@@ -58,6 +59,11 @@ fn json_bytes(status: u16, body: Bytes) -> Response<Body> {
 /// A response with a JSON value.
 pub(super) fn json_value(status: u16, value: &impl Serialize) -> Response<Body> {
     json_bytes(status, Bytes::from(json::to_bytes(value)))
+}
+
+/// An error in the shape that tools have, for the plain HTTP side.
+pub(super) fn failure(status: u16, error: &ToolError) -> Response<Body> {
+    json_value(status, &serde_json::json!({ "error": error }))
 }
 
 /// A response with a content type; nothing of it may be kept by a cache or taken for another type.

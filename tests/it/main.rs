@@ -9,11 +9,13 @@
     reason = "tests fail by panicking, and their helpers too"
 )]
 
+mod agents;
 mod auth;
 mod check;
 mod cli;
 mod clients;
 mod clients_rmcp;
+mod confirm;
 mod discovery;
 mod docs;
 mod docs_facts;

@@ -10,7 +10,9 @@ use docent::auth::{Authenticator, CallerEntry, TokenHash};
 use docent::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use docent::catalog::ToolAnnotations;
 use docent::clock::Clock;
-use docent::gateway::{CallAnswer, ListError, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
+use docent::gateway::{
+    AgentAnswer, AgentPage, CallAnswer, ListError, Readiness, RequestContext, Surface, ToolEntry, ToolPage,
+};
 use docent::id::{Generation, Scope};
 use docent::mcp::{CallFuture, HeaderParam, Mcp, Service, header_params};
 use docent::policy::{Principal, RuleRef, ScopeChallenge};
@@ -157,6 +159,18 @@ impl Service for Double {
                 _ => return CallAnswer::UnknownTool,
             })
         })
+    }
+
+    fn list_agents(&self, _: &RequestContext, _: Option<&str>) -> Result<AgentPage, ListError> {
+        Ok(AgentPage { agents: Vec::new(), next_cursor: None, ttl_ms: 60_000 })
+    }
+
+    fn get_agent(&self, _: &RequestContext, _: &str) -> AgentAnswer {
+        AgentAnswer::NotFound
+    }
+
+    fn agent_surface(&self, _: &RequestContext) -> Surface {
+        Surface([0; 32])
     }
 
     fn header_params(&self, _: &RequestContext, tool: &str) -> Vec<HeaderParam> {

@@ -128,6 +128,7 @@ proptest! {
                 CallAnswer::Challenge(_) => { prop_assert!(challenge.contains(&n)); true }
                 CallAnswer::Outcome(ToolOutcome::Completed(_)) => true,
                 CallAnswer::Outcome(ToolOutcome::Failed(e)) => return Err(TestCaseError::fail(e.to_string())),
+                other => return Err(TestCaseError::fail(format!("{other:?}"))),
             };
             prop_assert_eq!(listed.contains(&name), expected);
             prop_assert_eq!(expected, !hide.contains(&n));

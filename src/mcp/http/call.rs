@@ -13,6 +13,7 @@ use tokio_util::sync::DropGuard;
 
 use super::HttpReply;
 use crate::limits::PROGRESS_QUEUE;
+use crate::mcp::ask::{Asker, Questions};
 use crate::mcp::core::{Answer, Exchange, Mcp};
 use crate::mcp::envelope::{Params, RequestId};
 use crate::mcp::progress;
@@ -56,15 +57,17 @@ impl Mcp {
         mut exchange: Exchange,
         id: RequestId,
         params: Params,
-        token: Option<&RawValue>,
+        (token, questions): (Option<&RawValue>, Option<Arc<Questions>>),
         guard: Option<DropGuard>,
     ) -> HttpReply {
         let revision = exchange.revision;
-        let progress = token.map(|token| {
+        let progress = (token.is_some() || questions.is_some()).then(|| {
             let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE);
-            exchange.ctx.progress =
+            exchange.asker = questions.map(|questions| Asker { outbox: sender.clone(), questions });
+            exchange.ctx.progress = token.map(|token| {
                 // A full queue means a slow reader: the next report says more anyway.
-                Some(progress::sink(token, exchange.ctx.cancel.clone(), move |m| drop(sender.try_send(m))));
+                progress::sink(token, exchange.ctx.cancel.clone(), move |m| drop(sender.try_send(m)))
+            });
             receiver
         });
         let (server, call_id) = (Arc::clone(self), id.clone());

@@ -15,6 +15,7 @@ use crate::mcp::headers::{PROTOCOL_VERSION, SESSION_ID};
 use crate::mcp::methods::Method;
 use crate::mcp::revision::Revision;
 use crate::mcp::session::{Session, Underway};
+use crate::mcp::topics::{Seen, Topic};
 
 impl Mcp {
     /// `initialize`.
@@ -32,12 +33,12 @@ impl Mcp {
         let principal = with_client(Arc::clone(request.principal), hello.facts());
         let mut exchange = self.exchange(revision, principal, &request);
         exchange.ctx.negotiated = hello.negotiated(revision);
-        let surface = self.service.surface(&exchange.ctx);
+        let seen = Seen::now(Topic::told(exchange.ctx.negotiated), &*self.service, &exchange.ctx);
         let opened = self.sessions.open(
             &request.principal.subject,
             revision,
             (hello.facts(), exchange.ctx.negotiated),
-            surface,
+            seen,
         );
         let Some(session) = opened else {
             let error =
@@ -73,8 +74,10 @@ impl Mcp {
         let exchange = self.session_exchange(&request, &session);
         let revision = session.revision;
         let kind = Method::find(method, revision);
-        if kind == Some(Method::ListTools) {
-            session.listed();
+        match kind {
+            Some(Method::ListTools) => session.listed(Topic::Tools),
+            Some(Method::ListAgents) => session.listed(Topic::Agents),
+            _ => {}
         }
         if kind != Some(Method::CallTool) {
             let answer = self.answer(exchange, &id, method, params).await;
@@ -88,8 +91,12 @@ impl Mcp {
         // nothing, and the call can still be cancelled by name.
         exchange.underway = Some(underway);
         let declared = Declared::of(&params);
-        let token = declared.progress_token().filter(|_| request.asks_for_events());
-        self.post_call(exchange, id, params, token, None).await
+        let streams = request.asks_for_events();
+        let token = declared.progress_token().filter(|_| streams);
+        // A client that takes no events cannot be asked anything.
+        exchange.ctx.negotiated.elicitation &= streams;
+        let questions = exchange.ctx.negotiated.elicitation.then(|| Arc::clone(&session.questions));
+        self.post_call(exchange, id, params, (token, questions), None).await
     }
 
     /// The context of a request within a session: this request's principal, the session's client and extensions.
@@ -150,13 +157,17 @@ impl Mcp {
     ) -> Option<Bytes> {
         match item {
             Err(fault) => Some(error_response(fault.id.as_ref(), &fault.error)),
-            Ok(Message::Response) => None,
+            Ok(Message::Response { id, result }) => {
+                session.questions.answered(&id, result.as_deref());
+                None
+            }
             Ok(Message::Notification { method, params }) => {
                 session.running.notified(&method, &params);
                 None
             }
             Ok(Message::Request { id, method, params }) => {
                 let mut exchange = self.session_exchange(request, session);
+                exchange.ctx.negotiated.elicitation = false;
                 let Some(underway) = Underway::begin(session, &id, &exchange.ctx.cancel) else {
                     return Some(error_response(Some(&id), &still_running()));
                 };

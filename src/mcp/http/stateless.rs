@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{HttpReply, HttpRequest};
+use crate::mcp::ask;
 use crate::mcp::client::{Declared, with_client};
 use crate::mcp::core::{Exchange, Mcp};
 use crate::mcp::envelope::{Params, RequestId};
@@ -46,8 +47,12 @@ impl Mcp {
                 if let Err(error) = self.check_params(&request, &exchange, &params) {
                     return fail(&error);
                 }
+                exchange.ctx.reply = match ask::brought(&params) {
+                    Ok(brought) => brought.map(Arc::new),
+                    Err(error) => return fail(&error),
+                };
                 let token = declared.progress_token().filter(|_| request.asks_for_events());
-                self.post_call(exchange, id, params, token, Some(guard)).await
+                self.post_call(exchange, id, params, (token, None), Some(guard)).await
             }
             _ => {
                 let answer = self.answer(exchange, &id, method, params).await;

@@ -1,0 +1,209 @@
+//! The confirm gate: a call that a person has to say yes to first.
+//!
+//! The person answers through the client where the policy takes a client's word (`confirm_by_client`) and the
+//! client can ask, else an operator answers at the console. A client's answer is good for the one call it was
+//! asked about; an operator's is a grant for one caller and one tool, which ends by itself.
+
+mod book;
+mod summary;
+
+pub(super) use book::Book;
+pub use book::{GrantView, PendingView, SettleError, Verdict};
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::call::{ErrorCode, ToolCall, ToolError};
+use crate::catalog::Tool;
+use crate::cursor::{Binding, Digest};
+use crate::id::ToolNo;
+use crate::json::{self, Object};
+use crate::policy::{Confirmation, Decision, Permit};
+
+use super::view::View;
+use super::{CallAnswer, Gateway, RequestContext, failure};
+use book::{Asked, Cover};
+
+const PURPOSE: &str = "confirm";
+/// The one question of the gate.
+const KEY: &str = "confirm";
+/// How long a client may take to bring the answer to a question: a person has to see it.
+const STATE_TTL_MS: u64 = 10 * 60 * 1_000;
+
+/// A question for the person in front of the client (MCP elicitation, form mode).
+#[derive(Debug, Clone)]
+pub struct ClientQuestion {
+    /// Under which key the answer is expected.
+    pub key: &'static str,
+    /// The question, for people.
+    pub message: String,
+    /// The form; without properties, since accepting or declining is the answer.
+    pub schema: Value,
+    /// What has to come back with the answer: sealed, and bound to caller, tool and arguments.
+    pub state: String,
+}
+
+/// What a client brought in answer to earlier questions. Nothing in it is believed before the state is checked.
+#[derive(Debug, Clone, Default)]
+pub struct ClientReply {
+    /// Answers by key, each an `ElicitResult`.
+    pub responses: Object,
+    /// The state as it came back.
+    pub state: Option<String>,
+}
+
+/// Leave that a person gave.
+pub(super) struct Confirmed {
+    pub(super) permit: Permit,
+    /// `_meta` of the result: how long the grant behind it lasts, so that its end surprises nobody.
+    pub(super) meta: Option<Value>,
+}
+
+impl Gateway {
+    /// Settles a call that needs a confirmation: there is one, or the answer says how to get it.
+    pub(super) fn confirmed(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        (no, tool): (ToolNo, &Tool),
+        call: &ToolCall,
+        (confirmation, may_ask): (&Confirmation, bool),
+    ) -> Result<Confirmed, CallAnswer> {
+        let asked = self.asked(ctx, tool, call, confirmation);
+        let mut decayed = None;
+        let meta = match self.confirmations().cover(&asked) {
+            Cover::Granted { expires_in, idle_in } => Some(json!({ "dev.docent/grant": {
+                "tool": tool.id,
+                "expires_in_seconds": expires_in,
+                "idle_expires_in_seconds": idle_in,
+            }})),
+            Cover::Once => None,
+            Cover::Denied => return Err(refused(&tool.wire_name).into()),
+            uncovered => {
+                if let Cover::Decayed(why) = uncovered {
+                    decayed = Some(why);
+                }
+                if !(may_ask && confirmation.by_client && ctx.negotiated.elicitation) {
+                    let waiting = self.confirmations().ask(&asked);
+                    return Err(failure::confirmation_waits(
+                        &tool.wire_name,
+                        confirmation,
+                        &waiting,
+                        decayed,
+                    )
+                    .into());
+                }
+                self.clients_word(ctx, view, tool, &asked)?;
+                None
+            }
+        };
+        match view.snapshot.policy.decide_confirmed(view.catalog(), &ctx.principal, no, &call.arguments) {
+            Decision::Permit(permit) => Ok(Confirmed { permit, meta }),
+            other => Err(Self::refuse(ctx, tool, other)),
+        }
+    }
+
+    fn asked(
+        &self,
+        ctx: &RequestContext,
+        tool: &Tool,
+        call: &ToolCall,
+        confirmation: &Confirmation,
+    ) -> Asked {
+        let arguments = json::canonical(&Value::Object(call.arguments.clone()));
+        Asked {
+            caller: Arc::clone(&ctx.principal.subject),
+            tool: tool.id.clone(),
+            question: Arc::clone(&confirmation.question),
+            rule: confirmation.rule.clone(),
+            arguments: *blake3::hash(&arguments).as_bytes(),
+            summary: summary::of(&call.arguments),
+            now_ms: self.clock().unix_ms(),
+        }
+    }
+
+    /// The client's own answer: yes, or what to tell the client instead.
+    fn clients_word(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        tool: &Tool,
+        asked: &Asked,
+    ) -> Result<(), CallAnswer> {
+        let binding = binding(asked);
+        let key = self.cursor_key(&view.snapshot);
+        let ask = || {
+            let position = self.confirmations().fresh(asked.now_ms.saturating_add(STATE_TTL_MS));
+            CallAnswer::Ask(Box::new(ClientQuestion {
+                key: KEY,
+                message: question(&tool.wire_name, asked),
+                schema: json!({ "type": "object", "properties": {} }),
+                state: key.seal(&binding, position),
+            }))
+        };
+        let Some(reply) = ctx.reply.as_deref() else { return Err(ask()) };
+        let Some(token) = &reply.state else { return Err(ask()) };
+        let Ok(position) = key.open(&binding, token) else { return Err(CallAnswer::BadState) };
+        let action = reply.responses.get(KEY).and_then(|r| r.get("action")).and_then(Value::as_str);
+        match action {
+            Some("accept") if self.confirmations().spend(position, asked.now_ms) => {
+                tracing::info!(
+                    tool.id = %tool.id,
+                    principal.id = %asked.caller,
+                    policy.rule = format!("{}:{}", asked.rule.file, asked.rule.line),
+                    "a call was confirmed by its client"
+                );
+                Ok(())
+            }
+            Some("decline" | "cancel") => Err(refused(&tool.wire_name).into()),
+            // Nothing, something else, an answer that is too old or was used before: the question stands.
+            _ => Err(ask()),
+        }
+    }
+
+    /// What waits for an operator, and the grants that hold.
+    pub fn confirmations_overview(&self) -> (Vec<PendingView>, Vec<GrantView>) {
+        self.confirmations().list(self.clock().unix_ms())
+    }
+
+    /// An operator's answer to a question. Nobody answers its own.
+    pub fn settle_confirmation(&self, id: &str, by: &Arc<str>, verdict: Verdict) -> Result<(), SettleError> {
+        self.confirmations().settle(id, by, verdict, self.clock().unix_ms())
+    }
+
+    /// Ends a grant before its time.
+    pub fn revoke_grant(&self, id: &str) -> Result<(), SettleError> {
+        self.confirmations().revoke(id)
+    }
+}
+
+/// What an answer is bound to: the caller, the tool, the arguments, and the question that was shown.
+fn binding(asked: &Asked) -> Binding<'static> {
+    let digest = |parts: [&[u8]; 2]| -> Digest {
+        let mut hash = blake3::Hasher::new();
+        for part in parts {
+            hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hash.update(part);
+        }
+        *hash.finalize().as_bytes()
+    };
+    Binding {
+        purpose: PURPOSE,
+        class: digest([asked.caller.as_bytes(), b"caller"]),
+        question: digest([asked.tool.as_str().as_bytes(), &asked.arguments]),
+        state: digest([asked.question.as_bytes(), b"question"]),
+    }
+}
+
+fn question(tool: &str, asked: &Asked) -> String {
+    let arguments = if asked.summary.is_empty() { "no arguments" } else { &asked.summary };
+    format!("{}\n\nThe call: {tool} with {arguments}", asked.question)
+}
+
+fn refused(tool: &str) -> ToolError {
+    ToolError::new(
+        ErrorCode::Forbidden,
+        format!("A person said no to this call of `{tool}`. Nothing was done; do not repeat it."),
+    )
+}

@@ -1,0 +1,83 @@
+//! `/api/v1/confirmations`: what waits for an operator's yes, the grants that hold, and the operators' answers.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::Response;
+use serde_json::{Value, json};
+
+use super::super::http::Server;
+use super::super::reply::{failure, json_value, of};
+use super::{admit, object};
+use crate::call::{ErrorCode, ToolError};
+use crate::gateway::{SettleError, Verdict};
+
+/// `GET /api/v1/confirmations`: `{"pending": […], "grants": […]}`.
+pub(in super::super) async fn list_confirmations(
+    State(server): State<Arc<Server>>,
+    request: Request,
+) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    match admit(&server, &parts).await {
+        Ok(admitted) => {
+            let (pending, grants) = admitted.gateway.confirmations_overview();
+            json_value(200, &json!({ "pending": pending, "grants": grants }))
+        }
+        Err(refused) => *refused,
+    }
+}
+
+/// `POST /api/v1/confirmations/{id}/{verdict}`: `approve` or `deny`. An approval holds for the caller and the tool
+/// for a while; with the body `{"for": "call"}` for that one call, once.
+pub(in super::super) async fn settle_confirmation(
+    State(server): State<Arc<Server>>,
+    Path((id, verdict)): Path<(String, String)>,
+    request: Request,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let admitted = match admit(&server, &parts).await {
+        Ok(admitted) => admitted,
+        Err(refused) => return *refused,
+    };
+    let members = match object(&parts.headers, body).await {
+        Ok(members) => members,
+        Err(refused) => return *refused,
+    };
+    let verdict = match (verdict.as_str(), members.get("for").and_then(Value::as_str)) {
+        ("approve", None) if members.contains_key("for") => return wrong(),
+        ("approve", None | Some("tool")) => Verdict::Grant,
+        ("approve", Some("call")) => Verdict::Once,
+        ("approve", Some(_)) => return wrong(),
+        ("deny", _) => Verdict::Deny,
+        _ => return failure(404, &ToolError::new(ErrorCode::NotFound, "Say `approve` or `deny`.")),
+    };
+    settled(admitted.gateway.settle_confirmation(&id, &admitted.who.subject, verdict))
+}
+
+/// `DELETE /api/v1/grants/{id}`: ends a grant before its time.
+pub(in super::super) async fn revoke_grant(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    match admit(&server, &parts).await {
+        Ok(admitted) => settled(admitted.gateway.revoke_grant(&id)),
+        Err(refused) => *refused,
+    }
+}
+
+fn wrong() -> Response<Body> {
+    let message = "`for` is \"tool\" (a grant for the caller and the tool) or \"call\" (this call, once).";
+    failure(400, &ToolError::new(ErrorCode::InvalidArgument, message).field("/for"))
+}
+
+fn settled(result: Result<(), SettleError>) -> Response<Body> {
+    let (status, code, error) = match result {
+        Ok(()) => return of(204, Body::empty()),
+        Err(e @ SettleError::Unknown) => (404, ErrorCode::NotFound, e),
+        Err(e @ SettleError::Own) => (403, ErrorCode::Forbidden, e),
+    };
+    failure(status, &ToolError::new(code, error.to_string()))
+}
