@@ -15,6 +15,7 @@ mod explain;
 mod function;
 mod glob;
 mod host;
+mod owned;
 mod principal;
 #[cfg(test)]
 mod properties;
@@ -34,6 +35,7 @@ pub use decision::{Confirmation, Decision, Permit, Reason, RuleRef, ScopeChallen
 pub use explain::{Explanation, ExplanationStep, MatrixRow};
 pub use glob::matches as pattern_matches;
 pub use host::reference;
+pub use owned::Ledger;
 pub use principal::{ClientFacts, DiscoveryMode, Principal};
 pub use roster::Roster;
 pub use set::PolicySet;

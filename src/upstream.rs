@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use api::INCOMPLETE_LIST;
 pub use api::{
-    CallHints, Discovered, Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError,
-    UpstreamState, UpstreamStatus,
+    CallHints, Created, Discovered, Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream,
+    UpstreamError, UpstreamState, UpstreamStatus,
 };
 pub use config::{Pin, UpstreamConfig};
 pub use registry::{Registry, UpstreamSet};

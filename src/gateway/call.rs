@@ -100,6 +100,7 @@ impl Gateway {
         let (started, projection) = (decided.started, decided.projection.clone());
         let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
+            note_created(ctx, view, no, result);
             self.withhold(tool, result, &withheld);
             add_meta(result, confirmed);
         }
@@ -250,6 +251,18 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
         })),
         None => error.into(),
     }
+}
+
+/// Notes what a successful call created as its caller's own, where the pack says where the id stands.
+fn note_created(ctx: &RequestContext, view: &View, no: ToolNo, result: &ToolResult) {
+    let Some(creates) = view.snapshot.plan(no).and_then(|plan| plan.hints.creates.as_ref()) else { return };
+    let Some(structured) = result.structured.as_ref().filter(|_| !result.is_error) else { return };
+    let id = match structured.value().pointer(&creates.id) {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => return,
+    };
+    view.snapshot.policy.ledger().created(&ctx.principal.subject, &creates.kind, &id);
 }
 
 /// Adds members to the `_meta` of a result.

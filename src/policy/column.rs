@@ -110,8 +110,13 @@ pub(super) fn fill(
         let column = Column { outcomes: Vec::new(), of_tool: Vec::new() };
         return Filled { column, reads: BTreeSet::new(), complete: true };
     };
-    let question =
-        Question { who: Arc::clone(who), tiers: Arc::clone(tiers), tool: Arc::clone(first), arguments: None };
+    let question = Question {
+        who: Arc::clone(who),
+        tiers: Arc::clone(tiers),
+        tool: Arc::clone(first),
+        arguments: None,
+        ledger: Arc::default(),
+    };
     let mut filling = Filling {
         function,
         question,

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use super::answer::{Answer, Outcome, Vote};
 use super::decision::RuleRef;
+use super::owned::Ledger;
 use super::principal::Principal;
 use super::tier::Tiers;
-use super::views::{AgentFacts, ArgumentsView, CallerRead, CallerView, Log, ToolFacts, ToolView, fields};
+use super::views::{
+    AgentFacts, ArgumentsView, CallerRead, CallerView, Log, OwnershipView, ToolFacts, ToolView, fields,
+};
 use crate::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
 use crate::json::Object;
 use crate::script::{Access, Dynamic, ErrorKind, Function, Script, ScriptError, Step};
@@ -155,6 +158,7 @@ pub(super) struct Question {
     pub(super) tiers: Arc<Tiers>,
     pub(super) tool: Arc<ToolFacts>,
     pub(super) arguments: Option<Arc<Object>>,
+    pub(super) ledger: Arc<Ledger>,
 }
 
 impl PhaseFunction {
@@ -172,7 +176,14 @@ impl PhaseFunction {
             let object = question.arguments.clone();
             arguments.push(Dynamic::from(ArgumentsView { object, log: Arc::clone(&log) }));
         }
-        let answer = self.script.call(self.phase.name(), arguments);
+        let ownership = OwnershipView {
+            who: Arc::clone(&question.who),
+            // What changes from call to call is looked up when the call is there: lists keep their answers.
+            ledger: question.arguments.is_some().then(|| Arc::clone(&question.ledger)),
+            log: Arc::clone(&log),
+        };
+        let tag = Some(Dynamic::from(ownership));
+        let answer = self.script.call_tagged(self.phase.name(), arguments, tag);
         let outcome = if question.arguments.is_none() && log.read_arguments() {
             // Whatever it answered (it may have caught the error), it looked for what is not known yet.
             Outcome { vote: Vote::Depends, at: self.at.clone() }

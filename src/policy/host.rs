@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::views::{
     AgentFacts, AnnotationsView, ArgumentsView, CallerRead, CallerView, ClaimsView, ClientView, FactsView,
-    ToolRead, ToolView,
+    OwnershipView, ToolRead, ToolView,
 };
 use super::{answer, builder, glob};
 use crate::json;
 use crate::script::{
-    Array, Dialect, Dynamic, EngineBuilder, HostKind, HostResult, ScriptEngine, Text, value,
+    Array, CallContext, Dialect, Dynamic, EngineBuilder, HostKind, HostResult, ScriptEngine, Text, fault,
+    value,
 };
 
 /// The engine of the policy dialect with everything that policies may use.
@@ -50,6 +51,17 @@ fn register(e: &mut EngineBuilder) {
         "glob(pattern, text)",
         "Whether the pattern covers the text: `*` is any text, `?` one character. For a tool's id prefer `tool.matches(pattern)`, which is remembered for all tools at once.",
         |pattern: &str, text: &str| glob::matches(pattern, text),
+    );
+    e.function(
+        "owns",
+        "owns(kind, id)",
+        "Whether a successful call of this caller created the thing: one whose tool says `creates` in upstream.toml. In `decide` and `visible`; in lists it is as unknown as the arguments are.",
+        |c: CallContext<'_>, kind: &str, id: Dynamic| -> HostResult<bool> {
+            let own = c.tag().and_then(|tag| tag.read_lock::<OwnershipView>().map(|own| own.clone()));
+            let own = own.ok_or_else(|| fault("`owns` is known in `decide` and `visible` only"))?;
+            let id = id.as_immutable_string_ref().map(|t| t.to_string()).unwrap_or_else(|_other| id.to_string());
+            own.owns(kind, &id)
+        },
     );
 }
 

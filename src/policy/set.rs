@@ -9,6 +9,7 @@ use super::builder::Builder;
 use super::decision::{Decision, Reason};
 use super::function::{Phase, PhaseFunction, Question, phases};
 use super::host::engine;
+use super::owned::Ledger;
 use super::principal::Principal;
 use super::roster::{Compiled, Roster};
 use super::rule::Rule;
@@ -38,6 +39,7 @@ pub(super) struct Inner {
     pub(super) broken: bool,
     /// What functions on agents have read of callers so far. It only grows.
     pub(super) agent_reads: RwLock<BTreeSet<CallerRead>>,
+    ledger: Arc<Ledger>,
     compiled: Mutex<VecDeque<Arc<Compiled>>>,
 }
 
@@ -90,6 +92,20 @@ impl PolicySet {
         diagnostics.extend(found);
         let digest = *hash.finalize().as_bytes();
         Self(Arc::new(Inner { rules, functions, tiers, digest, broken, ..Inner::default() }))
+    }
+
+    /// The same policies over the ledger of those before them, so that nobody loses what it owns by an edit.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Arc<Ledger>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.ledger = ledger;
+        }
+        self
+    }
+
+    /// Who created what.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.0.ledger
     }
 
     /// Hash of everything that was loaded: for cache keys.
@@ -243,6 +259,7 @@ impl PolicySet {
             tiers: Arc::clone(&self.0.tiers),
             tool,
             arguments: arguments.map(|a| Arc::new(a.clone())),
+            ledger: Arc::clone(&self.0.ledger),
         }
     }
 

@@ -270,7 +270,7 @@ fn policies_that_would_lie_do_not_load() {
         ("fn visble(caller, tool) { true }", "did you mean `visible`?"),
         ("fn visible(caller) { true }", "write `fn visible(caller, tool)`"),
         ("fn decide(caller, tool) { allow() }", "write `fn decide(caller, tool, args)`"),
-        ("fn visible(caller, tool) { owns(\"job\", tool.id) }", "unknown function `owns`"),
+        ("fn visible(caller, tool) { ownz(\"job\", tool.id) }", "unknown function `ownz`"),
         ("fn visible(caller, tool) { args.x }", "error[script-syntax]"),
         ("fn rules(p) { p.alow() }", "did you mean `allow`?"),
         ("fn rules(p) { p.allow().tag(\"x\") }", "did you mean `tags`?"),
@@ -344,6 +344,57 @@ fn a_confirmed_call_is_permitted_unless_something_else_stands_against_it() {
     assert!(matches!(set.decide_confirmed(&catalog, &ops, no, &Object::new()), Decision::Permit(_)));
     let (prod, _) = catalog.lookup("deploy.prod").unwrap();
     assert!(matches!(set.decide_confirmed(&catalog, &ops, prod, &Object::new()), Decision::Challenge(_)));
+}
+
+#[test]
+fn ownership_is_looked_up_when_the_call_is_there() {
+    let text = "fn decide(caller, tool, args) {\n  if owns(\"run\", args.id) { allow() } else { deny(\"not yours\") }\n}";
+    let set = load(&[("a.rhai", text)]);
+    let (catalog, who) = (sample(), caller("a", &[]));
+    let no = catalog.lookup("ci.run").unwrap().0;
+    let conditional = |set: &PolicySet| set.roster(&catalog, &who).conditional.contains(no);
+    assert!(conditional(&set), "a list cannot know it");
+    let arguments = json!({"id": 7});
+    assert!(decide(&set, &catalog, &who, "ci.run", arguments.clone()).contains("not yours"));
+    set.ledger().created(&who.subject, "run", "7");
+    assert_eq!(decide(&set, &catalog, &who, "ci.run", arguments.clone()), "permit policies/a.rhai:2");
+    assert!(decide(&set, &catalog, &caller("b", &[]), "ci.run", arguments.clone()).contains("not yours"));
+    assert!(conditional(&set));
+    let edited = load(&[("b.rhai", text)]).with_ledger(std::sync::Arc::clone(set.ledger()));
+    assert_eq!(decide(&edited, &catalog, &who, "ci.run", arguments), "permit policies/b.rhai:2");
+    let elsewhere = load(&[("a.rhai", "fn agent_visible(caller, agent) { owns(\"run\", 7) }")]);
+    let agent = AgentFacts {
+        id: crate::id::AgentId::parse("x").unwrap(),
+        description: "".into(),
+        capabilities: Vec::new(),
+        tools: Vec::new(),
+    };
+    assert!(!elsewhere.agent_visible(&who, &agent), "where it is not known, it refuses");
+}
+
+#[test]
+fn the_class_of_a_caller_is_what_the_policies_on_agents_read() {
+    let set = load(&[(
+        "a.rhai",
+        "fn agent_visible(caller, agent) { agent.id != \"x\" || caller.has_scope(\"s\") }",
+    )]);
+    let agent = |id: &str| AgentFacts {
+        id: crate::id::AgentId::parse(id).unwrap(),
+        description: "".into(),
+        capabilities: Vec::new(),
+        tools: Vec::new(),
+    };
+    let (with, without, same) = (caller("a", &["s"]), caller("b", &[]), caller("c", &["other"]));
+    let agents = [agent("x"), agent("y")];
+    let hidden = |who| {
+        let decided = set.agents(who, &agents);
+        assert!(decided.complete);
+        decided.of.iter().map(AgentDecision::is_hidden).collect::<Vec<_>>()
+    };
+    assert_eq!((hidden(&with), hidden(&without)), (vec![false, false], vec![true, false]));
+    assert_ne!(set.agent_class(&with), set.agent_class(&without));
+    assert_eq!(set.agent_class(&same), set.agent_class(&without), "nothing else of them is read");
+    assert!(set.speaks_of_agents() && !load(&[("10.rhai", RULES)]).speaks_of_agents());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 
 use super::glob;
+use super::owned::Ledger;
 use super::principal::Principal;
 use super::rule::{effect_of, open_world};
 use super::tier::Tiers;
@@ -251,6 +252,23 @@ impl ArgumentsView {
     pub(super) fn known(&self) -> HostResult<&Object> {
         self.log.arguments.store(true, Ordering::Relaxed);
         self.object.as_deref().ok_or_else(|| fault("the arguments are not known yet"))
+    }
+}
+
+/// What the caller created, for `owns`: the tag of an evaluation.
+#[derive(Debug, Clone)]
+pub(super) struct OwnershipView {
+    pub(super) who: Arc<Principal>,
+    /// Nothing while the call is not there.
+    pub(super) ledger: Option<Arc<Ledger>>,
+    pub(super) log: Arc<Log>,
+}
+
+impl OwnershipView {
+    pub(super) fn owns(&self, kind: &str, id: &str) -> HostResult<bool> {
+        self.log.arguments.store(true, Ordering::Relaxed);
+        let ledger = self.ledger.as_ref().ok_or_else(|| fault("ownership is not known before the call"))?;
+        Ok(ledger.owns(&self.who.subject, kind, id))
     }
 }
 

@@ -96,20 +96,37 @@ impl Script {
     /// Calls a function where the stack is deep enough: in place on an adopted thread, else on the pool.
     /// The caller waits; on an async runtime whose threads are not adopted, wrap it in `spawn_blocking`.
     pub fn call(&self, function: &str, arguments: Vec<Dynamic>) -> Result<Dynamic, Box<ScriptError>> {
+        self.call_tagged(function, arguments, None)
+    }
+
+    /// The same with a tag: something that host functions of this one evaluation may read
+    /// (`CallContext::tag`), and the script itself never sees.
+    pub fn call_tagged(
+        &self,
+        function: &str,
+        arguments: Vec<Dynamic>,
+        tag: Option<Dynamic>,
+    ) -> Result<Dynamic, Box<ScriptError>> {
         if stack::is_deep() {
-            return self.call_here(function, arguments);
+            return self.call_here(function, arguments, tag);
         }
         let (script, name) = (self.clone(), function.to_owned());
-        stack::run(move || script.call_here(&name, arguments)).unwrap_or_else(|e| {
+        stack::run(move || script.call_here(&name, arguments, tag)).unwrap_or_else(|e| {
             Err(Box::new(ScriptError::new(ErrorKind::Fault, &self.0.file.name, e.to_string())))
         })
     }
 
     /// One metered call on this thread, panics caught.
-    fn call_here(&self, function: &str, mut arguments: Vec<Dynamic>) -> Result<Dynamic, Box<ScriptError>> {
+    fn call_here(
+        &self,
+        function: &str,
+        mut arguments: Vec<Dynamic>,
+        tag: Option<Dynamic>,
+    ) -> Result<Dynamic, Box<ScriptError>> {
         let shared = &self.0.engine.0;
         let _guard = Guard::start(&shared.limits);
-        let options = CallFnOptions::new().eval_ast(false);
+        let mut options = CallFnOptions::new().eval_ast(false);
+        options.tag = tag;
         let mut scope = Scope::new();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             shared.engine.call_fn_with_options::<Dynamic>(

@@ -56,6 +56,10 @@ pub fn build(
     let ranking = Ranking::read(home.ranking.as_ref(), home.synonyms.as_ref(), &mut own);
     let tiers = &home.settings.tiers;
     let policy = PolicySet::load(&home.policies, tables(home), tiers, &mut own);
+    let policy = match previous {
+        Some(previous) => policy.with_ledger(Arc::clone(previous.policy.ledger())),
+        None => policy,
+    };
     warn_of_unknown_agents_tools(home, &catalog, &mut theirs);
     let broken = own.has_errors();
     diagnostics.extend(own);

@@ -163,11 +163,22 @@ pub struct CallHints {
     pub wait: Option<Duration>,
     /// Why equal calls may share one answer (seed 002); `None` means that they never do.
     pub dedup: Option<Arc<str>>,
+    /// What a successful call creates, which its caller then owns.
+    pub creates: Option<Created>,
+}
+
+/// What a tool creates: the ground of `owns(kind, id)` in policies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// The kind of thing, a word of the operator's.
+    pub kind: Arc<str>,
+    /// Where its id stands in the result: a JSON Pointer.
+    pub id: Arc<str>,
 }
 
 impl Default for CallHints {
     fn default() -> Self {
-        Self { timeout: limits::UPSTREAM_TIMEOUT, wait: None, dedup: None }
+        Self { timeout: limits::UPSTREAM_TIMEOUT, wait: None, dedup: None, creates: None }
     }
 }
 

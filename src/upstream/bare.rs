@@ -113,6 +113,7 @@ pub(super) fn discovered(config: &UpstreamConfig, mut tool: Tool, own: Option<&T
         timeout: own.and_then(|o| o.timeout).unwrap_or(config.timeout),
         wait: own.and_then(|o| o.wait),
         dedup: own.and_then(|o| o.dedup.clone()),
+        creates: own.and_then(|o| o.creates.clone()),
     };
     Discovered { tool, projection: own.and_then(|o| o.projection.clone()), hints }
 }

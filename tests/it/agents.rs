@@ -238,6 +238,28 @@ fn stepping_up_is_a_403_before_any_byte_and_a_broader_token_is_enough() {
     }
 }
 
+#[test]
+fn a_client_that_cannot_act_on_a_403_is_told_in_a_result() {
+    let home = example("");
+    let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
+    home.write("docent.toml", &main.replace("[server]\n", "[server]\nstep_up_as_result = [\"prob*\"]\n"));
+    let server = TestServer::start(home.path(), &[]);
+    // The stateless client of these tests calls itself `probe`, the session's `it`.
+    let [probe, it] = Client::both(&server.url, "alice-read");
+    for tool in ["ops_deploy_service", "docent_run_tool"] {
+        let arguments = match tool {
+            "docent_run_tool" => json!({"tool": "ops.deploy_service", "arguments": {"service": "a"}}),
+            _ => json!({"service": "a"}),
+        };
+        let call = json!({"name": tool, "arguments": arguments});
+        let told = probe.result("tools/call", call.clone());
+        let error = &told["structuredContent"]["error"];
+        assert_eq!((&told["isError"], &error["code"]), (&json!(true), &json!("FORBIDDEN")));
+        assert_eq!(error["details"]["required_scopes"], json!(["ops:deploy"]));
+        assert_eq!(it.ask("tools/call", call).0, 403);
+    }
+}
+
 const RELEASE: &str = r#"{"name":"release-agent","description":"Notes","capabilities":[],"tools":["ops.list_failed_pipelines"]}"#;
 
 fn admin(url: &str, token: &str, method: &str, path: &str, body: &str) -> (u16, String, Value) {

@@ -267,3 +267,32 @@ fn a_pipe_is_asked_between_its_lines() {
     drop(stdin);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_caller_may_close_what_it_opened_and_nothing_else() {
+    let home = home();
+    home.write(
+        "scripts/u/upstream.toml",
+        "kind = \"script\"\n[[tool]]\nid = \"open\"\ndescription = \"Opens an issue.\"\n\
+         script = { file = \"u.rhai\", run = \"opened\" }\ncreates = { kind = \"issue\", id = \"/number\" }\n\
+         [[tool]]\nid = \"close\"\ndescription = \"Closes an issue.\"\nscript = { file = \"u.rhai\", run = \"done\" }\n",
+    );
+    home.write(
+        "scripts/u/u.rhai",
+        "fn opened(args, ctx) { json(#{ number: args.n }) }\nfn done(args, ctx) { json(#{ done: true }) }\n",
+    );
+    home.write(
+        "policies/p.rhai",
+        "fn rules(p) { p.allow().tool(\"u.open\"); }\nfn decide(caller, tool, args) {\n\
+           if tool.matches(\"u.close\") { if owns(\"issue\", args.number) { allow() } else { deny(\"not yours\") } }\n\
+           else { abstain() }\n}\n",
+    );
+    let server = TestServer::start(home.path(), &[]);
+    let call =
+        |who: &str, tool: &str, arguments: Value| call(&server.url, who, tool, arguments, json!({}), false);
+    let close = |who: &str| call(who, "u_close", json!({"number": 7}));
+    assert!(error(&close("alice"))["message"].as_str().unwrap().contains("not yours"));
+    assert_eq!(call("alice", "u_open", json!({"n": 7}))["result"]["isError"], false);
+    assert_eq!(close("alice")["result"]["structuredContent"]["done"], true);
+    assert!(error(&close("bob"))["message"].as_str().unwrap().contains("not yours"));
+}

@@ -10,6 +10,7 @@
 )]
 
 mod agents;
+mod agents_walk;
 mod auth;
 mod check;
 mod cli;
@@ -23,6 +24,7 @@ mod faults;
 mod init;
 mod jwt;
 mod ombi;
+mod one_decision;
 mod openapi;
 mod packs;
 mod policies;

@@ -291,7 +291,7 @@ fn a_subscription_acknowledges_tells_changes_and_ends_in_order() {
     let ask = |id: Value, filter: Value| {
         json!({"jsonrpc": "2.0", "id": id, "method": "subscriptions/listen", "params": with_meta(json!({"notifications": filter}))}).to_string()
     };
-    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["a://b"], "agentsListChanged": true});
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["a://b"], "agentsListChanged": 1});
     let mut tools = Streaming::open(&server.url, "POST", &headers, &ask(json!("s-1"), all));
     let mut nothing = Streaming::open(&server.url, "POST", &headers, &ask(json!(9), json!({})));
     let first = tools.event().unwrap();

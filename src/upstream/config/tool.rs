@@ -14,6 +14,7 @@ use crate::limits;
 use crate::projection::ProjectionSpec;
 use crate::schema::SchemaText;
 use crate::settings::{Located, Section};
+use crate::upstream::Created;
 use crate::upstream::command::Template;
 
 /// What a program's run gives.
@@ -81,6 +82,8 @@ pub struct ToolConfig {
     pub wait: Option<Duration>,
     /// Why its calls may be deduplicated; `None` means that they are not.
     pub dedup: Option<Arc<str>>,
+    /// What a successful call creates, which its caller then owns.
+    pub creates: Option<Created>,
     /// How it runs, for kind `command`.
     pub command: Option<CommandTool>,
     /// Request and result shaping.
@@ -143,6 +146,7 @@ impl ToolConfig {
         self.timeout = section.integer("timeout_ms", 1..=3_600_000).map(Duration::from_millis);
         self.wait = section.integer("wait_seconds", 0..=300).map(Duration::from_secs);
         self.projection = ProjectionSpec::read(section, reader.pack).map(Arc::new);
+        self.creates = section.section("creates").and_then(|mut s| created(&mut s));
         self.dedup = section.section("dedup").map(|mut s| Arc::from(s.required_string("reason").value));
     }
 
@@ -233,6 +237,17 @@ fn annotations(section: &mut Section) -> ToolAnnotations {
         (hint("idempotentHint", "idempotent"), hint("openWorldHint", "open_world"));
     let title = hints.string("title").map(|t| Arc::from(t.value));
     ToolAnnotations { title, read_only, destructive, idempotent, open_world }
+}
+
+/// `creates = { kind = "issue", id = "/data/id" }`
+fn created(section: &mut Section) -> Option<Created> {
+    let (kind, id) = (section.required_string("kind"), section.required_string("id"));
+    if !id.value.is_empty() && !id.value.starts_with('/') {
+        let message = format!("`{}` is not a JSON Pointer", section.full_key("id"));
+        section.error(id.offset, "bad-pointer", message, "for example \"/data/id\"");
+        return None;
+    }
+    Some(Created { kind: Arc::from(kind.value), id: Arc::from(id.value) })
 }
 
 fn deprecation(section: &mut Section) -> Deprecation {
