@@ -62,6 +62,8 @@ pub(crate) struct Client {
 impl Client {
     /// Connects and reads what the server offers.
     pub(crate) async fn connect(url: &str, token: &str, wire: Wire) -> Result<Self, Refused> {
+        // The walk is over plain HTTP; the client wants a provider all the same.
+        rustls::crypto::ring::default_provider().install_default().ok();
         let mut client = Self {
             http: reqwest::Client::builder().no_proxy().build()?,
             url: format!("{url}/mcp"),
