@@ -76,6 +76,9 @@ impl Eq for JsonText {}
 /// The first integer of a JSON text that no 64-bit type holds: as a value it would become another number.
 pub fn wide_integer(text: &str) -> Option<&str> {
     let bytes = text.as_bytes();
+    if !has_digits(bytes, WIDE_DIGITS) {
+        return None;
+    }
     let (mut at, mut quoted) = (0, false);
     while let Some(byte) = bytes.get(at) {
         match byte {
@@ -97,6 +100,19 @@ pub fn wide_integer(text: &str) -> Option<&str> {
         at += 1;
     }
     None
+}
+
+/// Digits of the shortest integer that 64 bits may not hold.
+const WIDE_DIGITS: usize = 19;
+
+/// Whether `run` digits stand in a row: one look at every `run`-th byte tells where there are none.
+fn has_digits(bytes: &[u8], run: usize) -> bool {
+    let is_digit = |b: &u8| b.is_ascii_digit();
+    bytes.iter().enumerate().skip(run - 1).step_by(run).filter(|(_, b)| is_digit(b)).any(|(at, _)| {
+        let before = bytes.iter().take(at).rev().take_while(|b| is_digit(b)).count();
+        let after = bytes.iter().skip(at).take_while(|b| is_digit(b)).count();
+        before + after >= run
+    })
 }
 
 /// Why bytes are not JSON that docent takes.

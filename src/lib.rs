@@ -14,6 +14,7 @@ pub mod clock;
 pub mod config;
 pub mod cursor;
 pub mod diagnostic;
+pub mod eager;
 pub mod gateway;
 pub mod id;
 pub mod json;

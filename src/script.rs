@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod meter;
 pub mod stack;
+mod syntax;
 #[cfg(test)]
 mod tests;
 pub mod value;

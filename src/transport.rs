@@ -8,6 +8,7 @@ mod admin;
 mod api;
 mod body;
 mod http;
+mod lanes;
 mod listener;
 mod metrics;
 mod origin;
@@ -15,7 +16,8 @@ mod reply;
 mod stdio;
 
 pub use access::{Access, AccessHandle};
-pub use http::router;
+pub use http::{Front, front};
+pub use lanes::Lanes;
 pub use listener::serve;
 pub use origin::Boundary;
 pub use stdio::run_stdio;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use docent::app::{App, Options};
 use docent::config::ListenAddress;
+use docent::transport::Lanes;
 
 use super::Failed;
 
@@ -35,7 +36,7 @@ pub(crate) async fn home() -> Result<Served, Failed> {
     app.keep();
     let listener = app.bind(ListenAddress::parse(&address)?, None).await?;
     let serving = Arc::clone(&app);
-    tokio::spawn(async move { serving.serve_http(listener, None).await });
+    tokio::spawn(async move { serving.serve_http(listener, None, &Lanes::none()).await });
     Ok(Served { url, app, _home: home })
 }
 

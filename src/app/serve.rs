@@ -13,7 +13,7 @@ use crate::limits::DRAIN_TIME;
 use crate::mcp::Mcp;
 use crate::policy::{DiscoveryMode, Principal};
 use crate::snapshot::Snapshot;
-use crate::transport::{self, Access, AccessHandle, Boundary};
+use crate::transport::{self, Access, AccessHandle, Boundary, Lanes};
 
 use super::App;
 
@@ -64,12 +64,18 @@ impl App {
     /// Serves HTTP until the app stops, then lets calls under way end for [`DRAIN_TIME`]. `as_caller` makes
     /// every request speak for one caller, without tokens: give it to [`App::bind`] too, which then refuses
     /// every address but loopback.
-    pub async fn serve_http(self: &Arc<Self>, listener: TcpListener, as_caller: Option<Arc<Principal>>) {
+    /// Connections are spread over `lanes`, which must live until the app is closed.
+    pub async fn serve_http(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        as_caller: Option<Arc<Principal>>,
+        lanes: &Lanes,
+    ) {
         let mcp = self.wire();
         let access = AccessHandle::new(access(&self.gateway.snapshot(), as_caller.as_ref()));
         self.follow_access(access.clone(), as_caller);
-        let router = transport::router(mcp, access);
-        transport::serve(listener, router, self.stop.clone(), DRAIN_TIME).await;
+        let front = transport::front(mcp, access);
+        transport::serve(listener, front, lanes, self.stop.clone(), DRAIN_TIME).await;
     }
 
     /// Serves one client on a pipe as one caller, until it ends or the app stops.

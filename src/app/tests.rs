@@ -8,6 +8,7 @@ use super::*;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::{CallAnswer, RequestContext};
 use crate::policy::Principal;
+use crate::transport::Lanes;
 
 const POLICY: &str = "fn rules(p) { p.allow().upstream(\"shelf\"); }\n";
 
@@ -137,7 +138,7 @@ async fn an_open_server_is_bound_to_loopback_only_even_after_a_reload() {
     let listener = app.bind(local, None).await.unwrap();
     let server = tokio::spawn({
         let app = Arc::clone(&app);
-        async move { app.serve_http(listener, None).await }
+        async move { app.serve_http(listener, None, &Lanes::none()).await }
     });
     app.stop().cancel();
     tokio::time::timeout(Duration::from_secs(5), server).await.unwrap().unwrap();

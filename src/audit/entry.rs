@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::settings::ArgumentDetail;
 use crate::id::{Generation, Scope};
@@ -157,43 +156,74 @@ pub struct CallEntry {
 }
 
 impl CallEntry {
-    /// The members of the record, after `seq`, `at` and `kind`.
-    pub(super) fn body(&self) -> Value {
+    /// The members of the record, after `seq`, `at` and `kind`, as a JSON object. Written without a value in
+    /// between: it is the larger part of what a record costs.
+    pub(super) fn body(&self) -> String {
         let who = &self.who;
-        let mut body = json!({
-            "request": self.request,
-            "caller": who.subject,
-            "scopes": who.scopes.iter().map(Scope::as_str).collect::<Vec<_>>(),
-            "tool": json::cut(&self.tool, 2 * NAME_BYTES_MAX),
-            "via": self.via,
-            "decision": self.decision,
-            "rule": self.rule.to_string(),
-            "generation": self.generation.0,
-            "arguments": self.arguments,
-            "outcome": self.outcome,
-            "duration_us": u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX),
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-        });
-        let mut add = |name: &str, value: Option<Value>| {
-            if let (Some(map), Some(value)) = (body.as_object_mut(), value) {
-                map.insert(name.to_owned(), value);
-            }
-        };
-        add("agent", who.agent.as_ref().map(|a| Value::from(a.as_str())));
-        add("tier", who.tier.as_deref().map(Value::from));
-        add("client", who.client.name.as_deref().map(Value::from));
-        add("upstream", self.upstream.as_deref().map(Value::from));
-        add("code", (!self.code.is_empty()).then(|| Value::from(self.code)));
-        add("omitted", (self.omitted > 0).then(|| Value::from(self.omitted)));
-        add("dedup", self.dedup.map(|d| json!(d)));
-        add("job", self.job.as_deref().map(Value::from));
-        body
+        json::to_text(&Body {
+            request: &self.request,
+            caller: &who.subject,
+            scopes: who.scopes.iter().map(Scope::as_str).collect(),
+            tool: json::cut(&self.tool, 2 * NAME_BYTES_MAX),
+            via: self.via,
+            decision: self.decision,
+            rule: self.rule.to_string(),
+            generation: self.generation.0,
+            arguments: &self.arguments,
+            outcome: self.outcome,
+            duration_us: u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX),
+            bytes_in: self.bytes_in,
+            bytes_out: self.bytes_out,
+            agent: who.agent.as_ref().map(crate::id::AgentId::as_str),
+            tier: who.tier.as_deref(),
+            client: who.client.name.as_deref(),
+            upstream: self.upstream.as_deref(),
+            code: (!self.code.is_empty()).then_some(self.code),
+            omitted: (self.omitted > 0).then_some(self.omitted),
+            dedup: self.dedup,
+            job: self.job.as_deref(),
+        })
     }
+}
+
+/// The record of a call as it stands in the log.
+#[derive(Serialize)]
+struct Body<'a> {
+    request: &'a str,
+    caller: &'a str,
+    scopes: Vec<&'a str>,
+    tool: &'a str,
+    via: Via,
+    decision: &'a str,
+    rule: String,
+    generation: u64,
+    arguments: &'a ArgumentSummary,
+    outcome: Outcome,
+    duration_us: u64,
+    bytes_in: usize,
+    bytes_out: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedup: Option<Dedup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]

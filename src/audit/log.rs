@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::chain::{AuditKey, Head, Tag, from_hex, hex};
 use super::settings::AuditSettings;
 use crate::clock::rfc3339_ms;
-use crate::json::{self, Object};
+use crate::json;
 
 /// Bytes of one file: small enough to hand to somebody, large enough that there are few.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -25,7 +25,8 @@ const TAIL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(super) struct Pending {
     pub(super) kind: &'static str,
     pub(super) at_ms: u64,
-    pub(super) body: Value,
+    /// A JSON object.
+    pub(super) body: String,
 }
 
 /// A record as it stands in the file.
@@ -73,7 +74,7 @@ impl Log {
         };
         let mut bytes = Vec::new();
         for record in records {
-            out.push(self.add(&mut head, &mut bytes, record)?);
+            out.push(self.add(&mut head, &mut bytes, &record)?);
         }
         file.write_all(&bytes)?;
         head.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -82,17 +83,14 @@ impl Log {
     }
 
     /// Seals one record behind the last one.
-    fn add(&self, head: &mut Head, into: &mut Vec<u8>, record: Pending) -> io::Result<Written> {
+    fn add(&self, head: &mut Head, into: &mut Vec<u8>, record: &Pending) -> io::Result<Written> {
         let before = from_hex(&head.tag).ok_or_else(|| broken("the head has no tag"))?;
         let seq = head.seq + 1;
-        let mut members = Object::new();
-        members.insert("seq".to_owned(), Value::from(seq));
-        members.insert("at".to_owned(), Value::from(rfc3339_ms(record.at_ms)));
-        members.insert("kind".to_owned(), Value::from(record.kind));
-        if let Value::Object(body) = record.body {
-            members.extend(body);
-        }
-        let (line, tag) = self.key.seal(&before, &json::to_text(&members));
+        let (at, kind) = (rfc3339_ms(record.at_ms), record.kind);
+        let members = record.body.strip_prefix('{').filter(|rest| *rest != "}");
+        let members = members.map_or_else(|| "}".to_owned(), |rest| format!(",{rest}"));
+        let (line, tag) =
+            self.key.seal(&before, &format!("{{\"seq\":{seq},\"at\":\"{at}\",\"kind\":\"{kind}\"{members}"));
         into.extend_from_slice(line.as_bytes());
         into.push(b'\n');
         (head.seq, head.tag) = (seq, hex(&tag));
@@ -156,9 +154,9 @@ impl Log {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(self.dir.join(&head.file))?;
-        let body = json!({ "before": head.tag, "version": env!("CARGO_PKG_VERSION") });
+        let body = json!({ "before": head.tag, "version": env!("CARGO_PKG_VERSION") }).to_string();
         let mut bytes = Vec::new();
-        out.push(self.add(head, &mut bytes, Pending { kind: "open", at_ms: now_ms, body })?);
+        out.push(self.add(head, &mut bytes, &Pending { kind: "open", at_ms: now_ms, body })?);
         file.write_all(&bytes)?;
         head.bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         head.write(&self.dir, &self.key)?;

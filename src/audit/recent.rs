@@ -13,17 +13,13 @@ pub(super) const RECENT_MAX: usize = 2_000;
 /// Records of one answer at most.
 const ANSWER_MAX: usize = 500;
 
-/// One record, as its line, and what it is found by.
+/// One record, as its line.
 #[derive(Debug, Clone)]
 pub struct RecentRecord {
     /// Its number.
     pub seq: u64,
     /// The line of the log.
     pub line: Arc<str>,
-    kind: Arc<str>,
-    caller: Arc<str>,
-    tool: Arc<str>,
-    outcome: Arc<str>,
 }
 
 impl RecentRecord {
@@ -56,34 +52,34 @@ pub(super) struct Recent(VecDeque<RecentRecord>);
 
 impl Recent {
     pub(super) fn push(&mut self, written: Written) {
-        let record: Value = serde_json::from_str(&written.line).unwrap_or_default();
-        let text = |name: &str| Arc::from(record.get(name).and_then(Value::as_str).unwrap_or_default());
         if self.0.len() >= RECENT_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(RecentRecord {
-            seq: written.seq,
-            kind: text("kind"),
-            caller: text("caller"),
-            tool: text("tool"),
-            outcome: text("outcome"),
-            line: written.line,
-        });
+        self.0.push_back(RecentRecord { seq: written.seq, line: written.line });
     }
 
+    /// Lines are read here and not when they are kept: records come by the thousand, questions one by one.
     pub(super) fn find(&self, query: &Query) -> Vec<RecentRecord> {
-        let fits = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         let limit = if query.limit == 0 { 100 } else { query.limit.min(ANSWER_MAX) };
         let newest = self.0.iter().rev().take_while(|r| r.seq > query.after);
-        newest
-            .filter(|r| {
-                fits(&query.kind, &r.kind)
-                    && fits(&query.caller, &r.caller)
-                    && fits(&query.tool, &r.tool)
-                    && fits(&query.outcome, &r.outcome)
-            })
-            .take(limit)
-            .cloned()
-            .collect()
+        newest.filter(|r| query.fits(&r.line)).take(limit).cloned().collect()
+    }
+}
+
+impl Query {
+    fn fits(&self, line: &str) -> bool {
+        let wanted = [
+            ("kind", &self.kind),
+            ("caller", &self.caller),
+            ("tool", &self.tool),
+            ("outcome", &self.outcome),
+        ];
+        if wanted.iter().all(|(_, text)| text.is_empty()) {
+            return true;
+        }
+        let record: Value = serde_json::from_str(line).unwrap_or_default();
+        wanted.iter().all(|(name, text)| {
+            text.is_empty() || record.get(name).and_then(Value::as_str) == Some(text.as_str())
+        })
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -18,10 +19,13 @@ use super::settings::{ArgumentDetail, AuditSettings};
 use crate::clock::Clock;
 use crate::json::Object;
 
-/// Records that wait for the writer: a tenth of a second of a very busy server, a few MiB.
+/// Records that wait for the writer: some tenths of a second of a very busy server, a few MiB.
 const QUEUE: usize = 8_192;
 /// Records written at once: one look at the head, one write.
-const BATCH: usize = 512;
+const BATCH: usize = 2_048;
+/// How long records gather before they are written. Waking the writer for each would cost a busy server more
+/// than the records do; a crash can lose what was told within this time.
+const GATHER: Duration = Duration::from_millis(50);
 /// How often what is known of tools is kept.
 const SAVE_EVERY: Duration = Duration::from_mins(1);
 /// How long a flush waits for the writer.
@@ -32,6 +36,13 @@ enum Message {
     Note(&'static str, Value, u64),
     /// Everything before it is written when the other end hears of it.
     Flush(SyncSender<()>),
+}
+
+/// The way to the writer, and its thread.
+#[derive(Debug)]
+struct Queue {
+    sender: SyncSender<Message>,
+    writer: Thread,
 }
 
 /// The audit of one process. Clones are the same one; the default records nothing.
@@ -45,7 +56,7 @@ struct Inner {
     settings: AuditSettings,
     key: AuditKey,
     argument_key: [u8; 32],
-    sender: OnceLock<Option<SyncSender<Message>>>,
+    sender: OnceLock<Option<Queue>>,
     shared: Arc<Shared>,
 }
 
@@ -149,10 +160,11 @@ impl Audit {
 
     /// Waits until everything recorded so far is written, at most ten seconds. Blocks its thread.
     pub fn flush(&self) {
-        let sender = self.0.as_ref().and_then(|inner| inner.sender.get()?.as_ref());
-        if let Some(sender) = sender {
+        let queue = self.0.as_ref().and_then(|inner| inner.sender.get()?.as_ref());
+        if let Some(queue) = queue {
             let (done, heard) = sync_channel(1);
-            if sender.send(Message::Flush(done)).is_ok() {
+            if queue.sender.send(Message::Flush(done)).is_ok() {
+                queue.writer.unpark();
                 heard.recv_timeout(FLUSH_TIME).ok();
             }
         }
@@ -162,7 +174,7 @@ impl Audit {
 impl Inner {
     fn send(&self, message: Message) {
         let sent = match self.sender.get_or_init(|| self.start()) {
-            Some(sender) => sender.try_send(message),
+            Some(queue) => queue.sender.try_send(message),
             None => Err(TrySendError::Disconnected(message)),
         };
         if sent.is_err() {
@@ -171,7 +183,7 @@ impl Inner {
     }
 
     /// Starts the writer. Nothing where the system gives no thread: then every record is counted as lost.
-    fn start(&self) -> Option<SyncSender<Message>> {
+    fn start(&self) -> Option<Queue> {
         let (sender, receiver) = sync_channel(QUEUE);
         let mut writer = Writer {
             dir: self.dir.clone(),
@@ -186,7 +198,7 @@ impl Inner {
         let thread =
             std::thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run(&receiver));
         match thread {
-            Ok(_) => Some(sender),
+            Ok(thread) => Some(Queue { sender, writer: thread.thread().clone() }),
             Err(e) => {
                 tracing::error!(error = %e, "the audit has no thread: nothing is recorded");
                 *self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = e.to_string();
@@ -209,6 +221,7 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, receiver: &Receiver<Message>) {
+        let mut more_wait = false;
         loop {
             let first = match receiver.recv_timeout(SAVE_EVERY) {
                 Ok(message) => message,
@@ -218,12 +231,20 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
+            if !more_wait && !matches!(first, Message::Flush(_)) {
+                // A flush ends it early.
+                std::thread::park_timeout(GATHER);
+            }
             let (mut records, mut waiting) = (Vec::new(), Vec::new());
             let more = std::iter::from_fn(|| receiver.try_recv().ok());
-            for message in std::iter::once(first).chain(more).take(BATCH) {
+            let messages: Vec<Message> = std::iter::once(first).chain(more).take(BATCH).collect();
+            more_wait = messages.len() == BATCH;
+            for message in messages {
                 match message {
                     Message::Call(call, at_ms) => self.take(&call, at_ms, &mut records),
-                    Message::Note(kind, body, at_ms) => records.push(Pending { kind, at_ms, body }),
+                    Message::Note(kind, body, at_ms) => {
+                        records.push(Pending { kind, at_ms, body: body.to_string() });
+                    }
                     Message::Flush(done) => waiting.push(done),
                 }
             }
@@ -244,7 +265,7 @@ impl Writer {
         for body in self.drift.see(call) {
             self.shared.signals.fetch_add(1, Ordering::Relaxed);
             tracing::info!(signal = %body, "the use of a tool changed");
-            records.push(Pending { kind: "signal", at_ms, body });
+            records.push(Pending { kind: "signal", at_ms, body: body.to_string() });
         }
     }
 
@@ -255,7 +276,7 @@ impl Writer {
         if gap > 0 {
             let body =
                 json!({ "lost": gap, "reason": "the queue was full, or the log could not be written" });
-            records.push(Pending { kind: "gap", at_ms: now, body });
+            records.push(Pending { kind: "gap", at_ms: now, body: body.to_string() });
         }
         if records.is_empty() {
             return;
@@ -270,7 +291,9 @@ impl Writer {
                     self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
                 let mut recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
-                written.into_iter().for_each(|w| recent.push(w));
+                for record in written {
+                    recent.push(record);
+                }
             }
             Err(e) => {
                 // The gap record is not one that was lost.

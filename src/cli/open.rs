@@ -16,6 +16,7 @@ use crate::policy::Principal;
 use crate::script::stack;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::transport::Lanes;
 use crate::upstream::UpstreamState;
 
 /// How long a command waits for its upstreams to end.
@@ -63,6 +64,13 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
         .thread_stack_size(stack::STACK_BYTES)
         .on_thread_start(stack::adopt_current_thread)
         .build()
+        .map_err(|e| Failure::failed(format_args!("no threads can be started: {e}")))
+}
+
+/// A lane for each core: see [`Lanes`]. `rest` is what their blocking work has at the end.
+pub(super) fn lanes(rest: Duration) -> Result<Lanes, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Lanes::start(cores, stack::STACK_BYTES, stack::adopt_current_thread, rest)
         .map_err(|e| Failure::failed(format_args!("no threads can be started: {e}")))
 }
 

@@ -11,6 +11,7 @@ use crate::config::ListenAddress;
 use crate::limits::DRAIN_TIME;
 use crate::policy::{DiscoveryMode, Principal};
 use crate::store::Store;
+use crate::transport::Lanes;
 
 /// How long threads may take to end once everything else has.
 const THREAD_TIME: Duration = Duration::from_millis(500);
@@ -42,6 +43,7 @@ impl Serve {
         // Jobs and results that would silently not survive are worse than a server that does not start.
         let store = Store::open(&data).map_err(Failure::failed)?;
         let runtime = open::runtime()?;
+        let lanes = if self.stdio { Lanes::none() } else { open::lanes(THREAD_TIME)? };
         let done = runtime.block_on(async {
             let options = open::options(context, Some(data), Some(store), true);
             let app = App::open(&context.home, options).await.map_err(|e| Failure::Broken(e.0))?;
@@ -49,16 +51,17 @@ impl Serve {
             for diagnostic in &app.diagnostics().0 {
                 failure::say(diagnostic);
             }
-            let served = self.serve(&app).await;
+            let served = self.serve(&app, &lanes).await;
             app.close(DRAIN_TIME).await;
             served
         });
+        drop(lanes);
         // A thread that waits for a line on stdin cannot be called back: it is left behind.
         runtime.shutdown_timeout(THREAD_TIME);
         done
     }
 
-    async fn serve(&self, app: &Arc<App>) -> Result<(), Failure> {
+    async fn serve(&self, app: &Arc<App>, lanes: &Lanes) -> Result<(), Failure> {
         let callers = Arc::clone(&app.gateway().snapshot().callers);
         let named = self.caller.as_deref().map(|name| open::caller(&callers, Some(name))).transpose()?;
         if self.stdio {
@@ -74,13 +77,18 @@ impl Serve {
                 () = signal => Ok(()),
             };
         }
-        self.serve_http(app, named).await.map_err(|e| match e {
+        self.serve_http(app, named, lanes).await.map_err(|e| match e {
             ServeError::Open(message) => Failure::Usage(message),
             other => Failure::failed(other),
         })
     }
 
-    async fn serve_http(&self, app: &Arc<App>, caller: Option<Arc<Principal>>) -> Result<(), ServeError> {
+    async fn serve_http(
+        &self,
+        app: &Arc<App>,
+        caller: Option<Arc<Principal>>,
+        lanes: &Lanes,
+    ) -> Result<(), ServeError> {
         let address = self.listen.unwrap_or(app.settings().listen);
         let listener = app.bind(address, caller.as_ref()).await?;
         if let Ok(bound) = listener.local_addr() {
@@ -88,7 +96,7 @@ impl Serve {
         }
         app.keep();
         tokio::select! {
-            () = app.serve_http(listener, caller) => {}
+            () = app.serve_http(listener, caller, lanes) => {}
             // The server drains once the app stops: it is waited for in the other arm.
             () = async { app.stop_on_signal().await; std::future::pending().await } => {}
         }

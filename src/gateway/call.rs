@@ -206,7 +206,7 @@ impl Gateway {
     ) {
         let code = code_of(&shaped.outcome);
         let duration = self.clock().now().saturating_duration_since(started);
-        tracing::info!(
+        tracing::debug!(
             tool.id = %tool.id,
             upstream.id = %tool.upstream,
             principal.id = %ctx.principal.subject,

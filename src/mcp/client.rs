@@ -30,12 +30,8 @@ pub(super) struct Declared {
 impl Declared {
     /// Reads `_meta`; nothing where there is none or it is no object.
     pub(super) fn of(params: &Params) -> Self {
-        #[derive(Deserialize)]
-        struct Outer {
-            #[serde(rename = "_meta")]
-            meta: Option<Declared>,
-        }
-        params.read::<Outer>().ok().and_then(|o| o.meta).unwrap_or_default()
+        let meta = params.member("_meta").map(|raw| crate::json::parse_as(raw.as_bytes(), raw.len()));
+        meta.and_then(Result::ok).unwrap_or_default()
     }
 
     /// Whether the request belongs to the stateless wire.

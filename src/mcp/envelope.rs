@@ -2,9 +2,11 @@
 //! echoed byte for byte. It knows no method and no era.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -43,21 +45,48 @@ impl RequestId {
     }
 }
 
-/// The parameters of a message, raw.
+/// The parameters of a message: raw, and where each member of theirs stands, found once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Params(Option<Box<RawValue>>);
+pub(super) struct Params {
+    raw: Option<Box<RawValue>>,
+    members: Vec<(Box<str>, Range<usize>)>,
+}
 
 impl Params {
+    fn new(raw: &RawValue) -> Self {
+        let text = raw.get();
+        let found: Pairs<'_> = json::parse_as(text.as_bytes(), text.len()).unwrap_or_default();
+        let begin = text.as_ptr().addr();
+        let members = found.0.into_iter().map(|(name, value)| {
+            let from = value.get().as_ptr().addr().saturating_sub(begin);
+            (Box::from(&*name), from..from + value.get().len())
+        });
+        Self { members: members.collect(), raw: Some(raw.to_owned()) }
+    }
+
     /// Their JSON; `{}` where there are none.
     pub(super) fn as_str(&self) -> &str {
-        self.0.as_deref().map_or("{}", RawValue::get)
+        self.raw.as_deref().map_or("{}", RawValue::get)
+    }
+
+    /// The JSON of a member, which must stand there once.
+    pub(super) fn member(&self, name: &str) -> Option<&str> {
+        let mut all = self.members.iter().filter(|(n, _)| &**n == name);
+        let (_, place) = all.next()?;
+        all.next().is_none().then(|| self.as_str().get(place.clone())).flatten()
+    }
+
+    /// Whether a member stands there more than once, which no method takes.
+    pub(super) fn repeats(&self) -> bool {
+        self.members
+            .iter()
+            .enumerate()
+            .any(|(at, (name, _))| self.members.iter().take(at).any(|(n, _)| n == name))
     }
 
     /// A text member of theirs, decoded.
     pub(super) fn text_member(&self, name: &str) -> Option<String> {
-        let bytes = self.as_str().as_bytes();
-        let members: HashMap<Cow<'_, str>, &RawValue> = json::parse_as(bytes, bytes.len()).ok()?;
-        let raw = members.get(name)?.get();
+        let raw = self.member(name)?;
         json::parse_as(raw.as_bytes(), raw.len()).ok()
     }
 
@@ -69,10 +98,38 @@ impl Params {
     }
 }
 
+/// The members of an object in order, repeated names included.
+#[derive(Default)]
+struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Pairs<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut all = Vec::new();
+                while let Some(pair) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    all.push((pair.0.0, pair.1));
+                }
+                Ok(Pairs(all))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// A member's name, borrowed where no escape stands in it.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// Reads a raw value as an object whose depth is bounded.
-pub(super) fn read_object(raw: &RawValue) -> Result<Object, RpcError> {
-    let bytes = raw.get().as_bytes();
-    if let Some(number) = json::wide_integer(raw.get()) {
+pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
+    let bytes = raw.as_bytes();
+    if let Some(number) = json::wide_integer(raw) {
         return Err(RpcError::invalid_params(format!(
             "the number {} in `arguments` does not fit 64 bits and would arrive as another one: give it as a text",
             json::cut(number, 80)
@@ -157,6 +214,12 @@ fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a 
 
 /// Decodes a body of at most `max` bytes.
 pub(super) fn decode(body: &[u8], max: usize) -> Result<Incoming, Fault> {
+    // The common case in one pass; whatever else it is, is found out below.
+    if let Ok(envelope) = json::parse_as::<Envelope<'_>>(body, max)
+        && body.trim_ascii_start().starts_with(b"{")
+    {
+        return message(envelope).map(Incoming::One);
+    }
     let whole: &RawValue =
         json::parse_as(body, max).map_err(|e| Fault { id: None, error: RpcError::parse(e) })?;
     if !whole.get().starts_with('[') {
@@ -172,8 +235,6 @@ pub(super) fn decode(body: &[u8], max: usize) -> Result<Incoming, Fault> {
 }
 
 fn one(raw: &RawValue) -> Result<Message, Fault> {
-    let fault =
-        |id: Option<RequestId>, why: &'static str| Fault { id, error: RpcError::invalid_request(why) };
     let text = raw.get();
     if !text.starts_with('{') {
         return Err(fault(None, "a message is a JSON object"));
@@ -182,6 +243,14 @@ fn one(raw: &RawValue) -> Result<Message, Fault> {
         id: None,
         error: RpcError::invalid_request(format!("not a JSON-RPC message: {e}")),
     })?;
+    message(envelope)
+}
+
+fn fault(id: Option<RequestId>, why: &'static str) -> Fault {
+    Fault { id, error: RpcError::invalid_request(why) }
+}
+
+fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
     let id = envelope.id.map(RequestId::read);
     let known = id.clone().flatten();
     if envelope.jsonrpc.as_deref() != Some("2.0") {
@@ -202,7 +271,7 @@ fn one(raw: &RawValue) -> Result<Message, Fault> {
     if given.is_some_and(|p| !p.get().starts_with('{')) {
         return Err(fault(known, "`params` must be an object"));
     }
-    let params = Params(given.map(ToOwned::to_owned));
+    let params = given.map(Params::new).unwrap_or_default();
     match id {
         None => Ok(Message::Notification { method: method.into_owned(), params }),
         Some(Some(id)) => Ok(Message::Request { id, method: method.into_owned(), params }),
@@ -269,6 +338,16 @@ mod tests {
         }
         let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(2_000));
         assert_eq!(fault(&long), (None, INVALID_REQUEST));
+    }
+
+    #[test]
+    fn members_are_found_by_name_and_repeated_ones_are_not_guessed() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{ "a" : {"b":[1, 2]} ,"n\u0061me":"t\"x","two":1,"two":2}}"#;
+        let Ok(Incoming::One(Message::Request { params, .. })) = decode_text(text) else { panic!() };
+        assert_eq!(params.member("a"), Some(r#"{"b":[1, 2]}"#));
+        assert_eq!(params.text_member("name").as_deref(), Some("t\"x"));
+        assert_eq!((params.member("two"), params.member("b"), params.repeats()), (None, None, true));
+        assert!(!Params::default().repeats() && Params::default().as_str() == "{}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 use tokio_util::sync::CancellationToken;
 
 use super::ask;
@@ -19,7 +19,7 @@ use super::error::{INTERNAL_ERROR, RpcError};
 use super::outlive::Outliving;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::CallAnswer;
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 
 /// Questions of one call at most: one is asked again where the answer was none.
@@ -30,12 +30,13 @@ struct ListParams {
     cursor: Option<String>,
 }
 
+/// What a call must have, for telling what is wrong with one.
 #[derive(Deserialize)]
 struct CallParams {
-    name: String,
-    arguments: Option<Box<RawValue>>,
-    #[serde(rename = "_meta", default)]
-    meta: Option<CallMeta>,
+    #[serde(rename = "name")]
+    _name: String,
+    #[serde(rename = "arguments")]
+    _arguments: Option<IgnoredAny>,
 }
 
 /// What the `_meta` of a call asks for besides.
@@ -53,10 +54,18 @@ pub(super) fn call_arguments(params: &Params) -> Result<(String, Object), RpcErr
 
 /// The same with what its `_meta` asks for.
 fn read_call(params: &Params) -> Result<(String, Object, CallMeta), RpcError> {
-    let call: CallParams = params.read()?;
-    let arguments = call.arguments.as_deref().filter(|a| a.get() != "null");
+    let name = params.text_member("name").filter(|_| !params.repeats());
+    let Some(name) = name else {
+        // Missing, repeated or no text: this says which.
+        params.read::<CallParams>()?;
+        return Err(RpcError::invalid_params("wrong parameters: a member stands there twice"));
+    };
+    let arguments = params.member("arguments").filter(|a| *a != "null");
     let arguments = arguments.map(read_object).transpose()?.unwrap_or_default();
-    Ok((call.name, arguments, call.meta.unwrap_or_default()))
+    let meta = params.member("_meta").filter(|m| *m != "null");
+    let meta = meta.map(|raw| json::parse_as::<CallMeta>(raw.as_bytes(), raw.len())).transpose();
+    let meta = meta.map_err(|e| RpcError::invalid_params(format!("wrong parameters: `_meta`: {e}")))?;
+    Ok((name, arguments, meta.unwrap_or_default()))
 }
 
 impl Mcp {

@@ -46,22 +46,47 @@ const NAMES: [&str; 13] = [
     "connectionstring",
 ];
 
-/// Bytes at which a secret can begin: those of the tables above, of a key's and a URL's marks. All others, most
-/// of a text, are passed by without a look at the patterns.
-static LEADS: LazyLock<[bool; 256]> = LazyLock::new(|| {
-    let mut leads = [false; 256];
-    let mut add = |byte: u8| {
-        if let Some(slot) = leads.get_mut(usize::from(byte)) {
-            *slot = true;
-        }
+/// What a byte can be the beginning of.
+#[derive(Clone, Default)]
+struct Lead {
+    /// Continues a word: a secret begins only where a word does.
+    is_token: bool,
+    /// Worth a look where a word begins here.
+    is_worth: bool,
+    /// Indices into [`PREFIXES`].
+    prefixes: Vec<usize>,
+    /// Indices into [`NAMES`].
+    names: Vec<usize>,
+}
+
+/// What each byte can begin. Most bytes of a text are passed by without a look at the patterns, the others meet
+/// the few patterns that begin with them.
+static LEADS: LazyLock<Vec<Lead>> = LazyLock::new(|| {
+    let begins = |text: &str, byte: u8| text.bytes().next().is_some_and(|b| b.eq_ignore_ascii_case(&byte));
+    let lead = |byte: u8| {
+        let prefixes: Vec<usize> = (0..PREFIXES.len())
+            .filter(|i| PREFIXES.get(*i).is_some_and(|p| p.0.as_bytes().first() == Some(&byte)))
+            .collect();
+        let names: Vec<usize> =
+            (0..NAMES.len()).filter(|i| NAMES.get(*i).is_some_and(|n| begins(n, byte))).collect();
+        let is_worth = !prefixes.is_empty()
+            || !names.is_empty()
+            || begins("bearer", byte)
+            || matches!(byte, b'"' | b'-');
+        Lead { is_token: is_token(byte), is_worth, prefixes, names }
     };
-    PREFIXES.iter().filter_map(|(prefix, _)| prefix.bytes().next()).for_each(&mut add);
-    for first in NAMES.iter().chain(&["bearer"]).filter_map(|name| name.bytes().next()) {
-        add(first.to_ascii_lowercase());
-        add(first.to_ascii_uppercase());
+    (0..=u8::MAX).map(lead).collect()
+});
+
+/// What a byte is to the scan, in one byte so that the table stays in the fastest cache.
+const TOKEN: u8 = 1;
+const WORTH: u8 = 2;
+static CLASSES: LazyLock<[u8; 256]> = LazyLock::new(|| {
+    let mut classes = [0; 256];
+    for (class, lead) in classes.iter_mut().zip(LEADS.iter()) {
+        *class = u8::from(lead.is_token) * TOKEN + u8::from(lead.is_worth) * WORTH;
     }
-    b"\":-".iter().copied().for_each(&mut add);
-    leads
+    classes
 });
 
 /// Replaces what looks like a secret. Borrowed where there was none.
@@ -70,17 +95,23 @@ pub(super) fn scrub(text: &str) -> Cow<'_, str> {
     let mut from = 0;
     let mut at = 0;
     let bytes = text.as_bytes();
-    let leads = &*LEADS;
-    while let Some(first) = bytes.get(at) {
-        if !leads.get(usize::from(*first)).is_some_and(|lead| *lead) {
-            at += 1;
-            continue;
-        }
-        match secret_at(text, at) {
+    let classes = &*CLASSES;
+    let mut in_word = false;
+    while let Some(byte) = bytes.get(at) {
+        let class = classes.get(usize::from(*byte)).copied().unwrap_or_default();
+        let begins = !in_word && class & WORTH != 0;
+        in_word = class & TOKEN != 0;
+        let found = match byte {
+            b':' => url_password(text, at),
+            _ if begins => LEADS.get(usize::from(*byte)).and_then(|lead| secret_at(text, at, lead)),
+            _ => None,
+        };
+        match found {
             Some((start, end)) => {
                 out.push_str(text.get(from..start).unwrap_or_default());
                 out.push_str(REPLACED);
                 (from, at) = (end, end.max(at + 1));
+                in_word = at.checked_sub(1).and_then(|last| bytes.get(last)).is_some_and(|b| is_token(*b));
             }
             None => at += 1,
         }
@@ -92,24 +123,17 @@ pub(super) fn scrub(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A secret that begins (or whose name begins) at a byte: the range to replace.
-fn secret_at(text: &str, at: usize) -> Option<(usize, usize)> {
-    let bytes = text.as_bytes();
-    let first = *bytes.get(at)?;
-    let boundary = at == 0 || bytes.get(at - 1).is_none_or(|b| !is_token(*b));
-    if !boundary || !text.is_char_boundary(at) {
-        return url_password(text, at);
-    }
+/// A secret that begins (or whose name begins) at the first byte of a word: the range to replace.
+fn secret_at(text: &str, at: usize, lead: &Lead) -> Option<(usize, usize)> {
     let rest = text.get(at..)?;
-    if first == b'-' && rest.starts_with("-----BEGIN ") {
+    if rest.starts_with("-----BEGIN ") {
         return private_key(rest).map(|len| (at, at + len));
     }
-    if !first.is_ascii_alphanumeric() && first != b'"' {
-        return url_password(text, at);
-    }
-    prefixed(rest)
+    // A quoted name begins behind its quote.
+    let quoted = rest.strip_prefix('"').and_then(|inner| LEADS.get(usize::from(*inner.as_bytes().first()?)));
+    prefixed(rest, lead)
         .map(|len| (at, at + len))
-        .or_else(|| named(rest).map(|(s, e)| (at + s, at + e)))
+        .or_else(|| named(rest, quoted.unwrap_or(lead)).map(|(s, e)| (at + s, at + e)))
         .or_else(|| bearer(rest).map(|(s, e)| (at + s, at + e)))
 }
 
@@ -121,8 +145,8 @@ fn run(text: &str, mut ok: impl FnMut(u8) -> bool) -> usize {
     text.bytes().take_while(|b| ok(*b)).count()
 }
 
-fn prefixed(rest: &str) -> Option<usize> {
-    PREFIXES.iter().find_map(|(prefix, least)| {
+fn prefixed(rest: &str, lead: &Lead) -> Option<usize> {
+    lead.prefixes.iter().filter_map(|i| PREFIXES.get(*i)).find_map(|(prefix, least)| {
         let after = rest.strip_prefix(prefix)?;
         let long = run(after, |b| is_token(b) || b == b'.');
         (long >= *least).then_some(prefix.len() + long)
@@ -130,10 +154,12 @@ fn prefixed(rest: &str) -> Option<usize> {
 }
 
 /// `name = value` in the usual spellings; the name stays, the value goes.
-fn named(rest: &str) -> Option<(usize, usize)> {
+fn named(rest: &str, lead: &Lead) -> Option<(usize, usize)> {
     let quoted = usize::from(rest.starts_with('"'));
-    let name = NAMES
+    let name = lead
+        .names
         .iter()
+        .filter_map(|i| NAMES.get(*i))
         .filter(|n| rest.get(quoted..quoted + n.len()).is_some_and(|s| s.eq_ignore_ascii_case(n)));
     let name = name.max_by_key(|n| n.len())?;
     let mut at = quoted + name.len();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rhai::{AST, ASTFlags, ASTNode, BinaryExpr, Engine, Expr, FnCallExpr, Position, Stmt};
 
 use super::engine::Callable;
+use super::syntax;
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
 use crate::limits::SCRIPT_BYTES_MAX;
 
@@ -175,15 +176,14 @@ pub(super) fn parse(
         diagnostics.push(Diagnostic::error("script-too-long", &*file.name, message).help(help));
         return None;
     }
-    let mut ast = match engine.compile(&*file.text) {
+    let mut ast = match syntax::parse(engine, &file.text) {
         Ok(ast) => ast,
-        Err(error) => {
-            let message = lower_first(&error.err_type().to_string());
-            diagnostics.push(place(
-                Diagnostic::error("script-syntax", &*file.name, message),
-                file,
-                error.position(),
-            ));
+        Err(mistakes) => {
+            for error in mistakes {
+                let message = lower_first(&error.err_type().to_string());
+                let mistake = Diagnostic::error("script-syntax", &*file.name, message);
+                diagnostics.push(place(mistake, file, error.position()));
+            }
             return None;
         }
     };

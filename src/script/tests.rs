@@ -175,6 +175,17 @@ fn mistakes_are_found_before_anything_runs() {
     let problems = |text: &str| compile(Dialect::Policy, text).unwrap_err();
     assert!(problems("fn f() { let x = ; }").contains("t.rhai:1:18: error[script-syntax]"));
     assert!(problems("fn f() { y }").contains("t.rhai:1:10: error[script-syntax]"));
+    let text = "fn a() { let x = ; }\nfn fine() { 1 }\nfn c() {\n  if true {\n}\nfn d() {\n  1 +* 2\n}\n";
+    let several = problems(text);
+    for place in [
+        "t.rhai:1:18: error[script-syntax]",
+        "t.rhai:5:1: error[script-syntax]",
+        "t.rhai:7:6: error[script-syntax]",
+    ] {
+        assert!(several.contains(place), "{place}\n{several}");
+    }
+    assert_eq!(several.matches("error[").count(), 3, "{several}");
+    assert!(problems("fn f() { 1 }\nfn f() { 2 }").contains("t.rhai:2:4: error[script-syntax]"));
     let unknown = problems("fn f(x) { x.is_emty() }\nfn g() { owns(\"job\", 1) }\nfn h() { f(1, 2) }\nf(1);");
     assert!(
         unknown.contains("t.rhai:1:13: error[unknown-function]: unknown function `is_emty`"),

@@ -8,8 +8,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, Method, Response, Uri};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::routing::{any, delete, get, post};
+use axum::routing::{delete, get, post};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use url::form_urlencoded;
 
@@ -31,10 +32,16 @@ pub(super) struct Server {
 }
 
 /// The HTTP side of a server.
-pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
+#[derive(Debug, Clone)]
+pub struct Front {
+    server: Arc<Server>,
+    router: Router,
+}
+
+/// The HTTP side over the wire.
+pub fn front(mcp: Arc<Mcp>, access: AccessHandle) -> Front {
     let server = Arc::new(Server { mcp, access, requests: Requests::default() });
-    Router::new()
-        .route("/mcp", any(mcp_endpoint))
+    let router = Router::new()
         .route("/api/v1/search", get(api::search))
         .route("/api/v1/audit", get(admin::audit))
         .route("/api/v1/agents", get(admin::list_agents).post(admin::publish_agent))
@@ -48,29 +55,38 @@ pub fn router(mcp: Arc<Mcp>, access: AccessHandle) -> Router {
         .route(METADATA, get(metadata))
         .route(METADATA_OF_MCP, get(metadata))
         .fallback(|| async { json_value(404, &json!({ "error": "there is nothing at this path" })) })
-        .layer(from_fn_with_state(Arc::clone(&server), boundary))
-        .with_state(server)
+        .with_state(Arc::clone(&server));
+    Front { server, router }
 }
 
-/// What every path and method passes first.
-async fn boundary(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response<Body> {
-    let path = request.uri().path().to_owned();
-    let access = server.access.current();
-    let authority = request.uri().authority().map(|a| a.as_str().to_owned());
-    let response = match access.boundary.check(request.headers(), authority.as_deref()) {
-        // Addresses stand in logs and histories, so a token there is as good as lost (OAuth 2.1 §5.1.1).
-        Ok(()) if token_in_query(request.uri()) => respond(
-            refusal(400, "a token is sent in the Authorization header, never in the address"),
-            &access,
-            None,
-        ),
-        Ok(()) => next.run(request).await,
-        Err(why) => respond(refusal(403, why), &access, None),
-    };
-    let status = response.status().as_u16();
-    tracing::debug!(http.path = path, http.status = status, "request answered");
-    server.requests.count(&path, status);
-    response
+impl Front {
+    /// Answers one request. What every path and method passes first is Host and Origin; `/mcp` is then answered
+    /// here, since a router's boxes and clones cost as much as reading the request does.
+    pub(super) async fn answer(self, request: Request) -> Response<Body> {
+        let server = &self.server;
+        let access = server.access.current();
+        let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
+        let row = Requests::row(request.uri().path());
+        let response = match access.boundary.check(request.headers(), authority) {
+            Err(why) => respond(refusal(403, why), &access, None),
+            // Addresses stand in logs and histories, so a token there is as good as lost (OAuth 2.1 §5.1.1).
+            Ok(()) if token_in_query(request.uri()) => respond(
+                refusal(400, "a token is sent in the Authorization header, never in the address"),
+                &access,
+                None,
+            ),
+            Ok(()) if row == Requests::MCP => mcp_endpoint(server, &access, request).await,
+            // A router never fails.
+            Ok(()) => TowerToHyperService::new(self.router)
+                .call(request)
+                .await
+                .unwrap_or_else(|never| match never {}),
+        };
+        let status = response.status().as_u16();
+        tracing::debug!(http.path = Requests::name(row), http.status = status, "request answered");
+        server.requests.count(row, status);
+        response
+    }
 }
 
 fn token_in_query(uri: &Uri) -> bool {
@@ -92,11 +108,10 @@ async fn metadata(State(server): State<Arc<Server>>, headers: HeaderMap) -> Resp
     json_value(200, &server.access.current().metadata(host(&headers)))
 }
 
-async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+async fn mcp_endpoint(server: &Server, access: &Access, request: Request) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let access = server.access.current();
     let host = host(&parts.headers);
-    let reply = match admit(&access, &parts.headers, &parts.uri, host).await {
+    let reply = match admit(access, &parts.headers, &parts.uri, host).await {
         Err(response) => return *response,
         Ok((principal, discovery)) => {
             let headers = HeaderView(&parts.headers);
@@ -109,7 +124,7 @@ async fn mcp_endpoint(State(server): State<Arc<Server>>, request: Request) -> Re
             }
         }
     };
-    respond(reply, &access, host)
+    respond(reply, access, host)
 }
 
 /// The caller that a request's token names.

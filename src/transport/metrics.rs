@@ -16,9 +16,21 @@ const CLASSES: usize = 5;
 pub(super) struct Requests([[AtomicU64; CLASSES]; PATHS.len()]);
 
 impl Requests {
+    /// The row of `/mcp`.
+    pub(super) const MCP: usize = 0;
+
+    /// The row of a path.
+    pub(super) fn row(path: &str) -> usize {
+        PATHS.iter().position(|p| *p == path).unwrap_or(PATHS.len() - 1)
+    }
+
+    /// The name of a row.
+    pub(super) fn name(row: usize) -> &'static str {
+        PATHS.get(row).copied().unwrap_or_default()
+    }
+
     /// Counts one.
-    pub(super) fn count(&self, path: &str, status: u16) {
-        let row = PATHS.iter().position(|p| *p == path).unwrap_or(PATHS.len() - 1);
+    pub(super) fn count(&self, row: usize, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1);
         if let Some(counter) = self.0.get(row).and_then(|r| r.get(class)) {
             counter.fetch_add(1, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The ranks of `ARCHITECTURE.md`, lowest first: a module names only modules of lower ranks.
 pub(crate) const RANKS: &[&[&str]] = &[
     &["limits"],
-    &["id", "json", "clock", "secret", "diagnostic"],
+    &["id", "json", "clock", "eager", "secret", "diagnostic"],
     &["call", "cursor", "schema", "settings", "store"],
     &["catalog", "script"],
     &["policy", "projection", "search"],

@@ -17,7 +17,7 @@ use docent::id::{Generation, Scope};
 use docent::mcp::{CallFuture, HeaderParam, Mcp, Service, header_params};
 use docent::policy::{Principal, RuleRef, ScopeChallenge};
 use docent::schema::SchemaText;
-use docent::transport::{Access, AccessHandle, Boundary, router, serve};
+use docent::transport::{Access, AccessHandle, Boundary, Lanes, front, serve};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -241,10 +241,12 @@ impl WireServer {
             scopes_supported: vec!["ops:read".to_owned()],
             ..Access::default()
         };
-        let app = router(Arc::clone(&mcp), AccessHandle::new(access));
+        let app = front(Arc::clone(&mcp), AccessHandle::new(access));
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        runtime.spawn(serve(listener, app, shutdown.clone(), Duration::from_secs(5)));
+        let stop = shutdown.clone();
+        runtime
+            .spawn(async move { serve(listener, app, &Lanes::none(), stop, Duration::from_secs(5)).await });
         Self { url, double, mcp, clock, shutdown, runtime }
     }
 

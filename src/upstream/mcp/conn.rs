@@ -1,6 +1,9 @@
 //! HTTP/1.1 connections that are polled inside the task that uses them: a call costs no hop to another task
 //! and no channel to a pool. An idle connection is looked at when it is taken out, so one that the other
 //! side has closed is found before anything is sent on it.
+//!
+//! Connections stay with the thread whose reactor they were opened on (the lanes of `transport`): an answer
+//! that comes back on another thread costs a wake-up across cores.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,12 +19,18 @@ use hyper_util::rt::TokioIo;
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::runtime::{Handle, Id};
 
 use crate::clock::Clock;
+use crate::eager::Habit;
 use crate::limits;
 
 /// An idle connection is not used again after this long: servers commonly close after 60 to 75 s.
 const IDLE: Duration = Duration::from_secs(50);
+/// The runtime of this task, and so its reactor.
+fn home() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -33,6 +42,8 @@ struct Live {
     sender: SendRequest<Full<Bytes>>,
     connection: Pin<Box<Connection<Io, Full<Bytes>>>>,
     ended: bool,
+    /// The runtime whose reactor tells of it.
+    home: Option<Id>,
 }
 
 impl Live {
@@ -60,6 +71,7 @@ pub(super) struct Pool {
     idle: Mutex<Vec<(Live, Instant)>>,
     idle_max: usize,
     clock: Clock,
+    habit: Habit,
 }
 
 impl std::fmt::Debug for Pool {
@@ -87,6 +99,7 @@ impl Pool {
             idle: Mutex::new(Vec::new()),
             idle_max,
             clock,
+            habit: Habit::default(),
         })
     }
 
@@ -100,14 +113,13 @@ impl Pool {
             };
             let mut response = std::pin::pin!(live.sender.try_send_request(request));
             let (connection, ended) = (&mut live.connection, &mut live.ended);
-            let sent = std::future::poll_fn(|cx| {
+            let sent = self.habit.answer(|cx| {
                 if !*ended && connection.as_mut().poll(cx).is_ready() {
                     *ended = true;
                 }
                 response.as_mut().poll(cx)
-            })
-            .await;
-            match sent {
+            });
+            match sent.await {
                 Ok(response) => return Ok(Exchange { pool: self, live: Some(live), response }),
                 Err(mut e) => match e.take_message() {
                     Some(unsent) if kept => request = unsent,
@@ -118,10 +130,15 @@ impl Pool {
         }
     }
 
-    /// A kept connection that is still open.
+    /// A kept connection of this thread that is still open.
     async fn take(&self) -> Option<Live> {
+        let home = home();
         loop {
-            let (mut live, since) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let (mut live, since) = {
+                let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+                let own = idle.iter().rposition(|(live, _)| live.home == home)?;
+                idle.remove(own)
+            };
             if self.clock.now().saturating_duration_since(since) > IDLE {
                 continue;
             }
@@ -138,9 +155,11 @@ impl Pool {
 
     fn keep(&self, live: Live) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < self.idle_max {
-            idle.push((live, self.clock.now()));
+        if idle.len() >= self.idle_max {
+            // The one that has waited longest, maybe for a thread that has gone.
+            drop(idle.remove(0));
         }
+        idle.push((live, self.clock.now()));
     }
 
     async fn connect(&self) -> Result<Live, String> {
@@ -159,7 +178,7 @@ impl Pool {
         };
         let opened = tokio::time::timeout(limits::CONNECT_TIMEOUT, opening).await;
         let (sender, connection) = opened.map_err(|_late| "no connection in time".to_owned())??;
-        Ok(Live { sender, connection: Box::pin(connection), ended: false })
+        Ok(Live { sender, connection: Box::pin(connection), ended: false, home: home() })
     }
 }
 
