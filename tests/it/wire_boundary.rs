@@ -107,7 +107,7 @@ fn a_missing_or_wrong_token_is_told_where_to_get_one() {
     assert_eq!(post(&[("authorization", "Basic dDph")]).0, 400);
     let twice = [("authorization", "Bearer t-alice"), ("authorization", "Bearer t-bob")];
     assert_eq!(post(&twice).0, 400, "two tokens are no token");
-    assert_eq!(http(&server.url, "POST", "/mcp?access_token=t-alice", &[], "{}").unwrap().0, 401);
+    assert_eq!(http(&server.url, "POST", "/mcp?access_token=t-alice", &[], "{}").unwrap().0, 400);
     for method in ["GET", "DELETE", "PUT"] {
         assert_eq!(http(&server.url, method, "/mcp", &[], "").unwrap().0, 401, "{method}");
     }
