@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, Uri};
 use axum::routing::{delete, get, post};
 use hyper::service::Service as _;
@@ -93,10 +94,28 @@ fn token_in_query(uri: &Uri) -> bool {
     uri.query().is_some_and(|q| form_urlencoded::parse(q.as_bytes()).any(|(name, _)| name == "access_token"))
 }
 
-async fn readyz(State(server): State<Arc<Server>>) -> Response<Body> {
+async fn readyz(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
     let readiness = server.mcp.service().readiness();
     let status = if readiness.ready { 200 } else { 503 };
-    json_value(status, &readiness)
+    let (parts, _) = request.into_parts();
+    if sees_inside(&server, &parts).await {
+        return json_value(status, &readiness);
+    }
+    // A probe has no token, and names of upstreams are for those who may know of them.
+    let count = readiness.reasons.len();
+    let told: Vec<String> = (count > 0)
+        .then(|| format!("{count} reason(s): ask with a token that has the scope `docent:admin`, or read the log"))
+        .into_iter()
+        .collect();
+    json_value(
+        status,
+        &json!({ "ready": readiness.ready, "generation": readiness.generation, "reasons": told }),
+    )
+}
+
+/// Whether somebody may read what the server is made of: everybody where nobody needs a token, else operators.
+async fn sees_inside(server: &Server, parts: &Parts) -> bool {
+    !server.access.current().callers.needs_token() || admin::admin(server, parts).await.is_ok()
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> Response<Body> {

@@ -54,6 +54,20 @@ fn host_and_origin_hold_on_every_path_and_method() {
 }
 
 #[test]
+fn a_probe_without_an_operators_token_learns_no_names() {
+    let server = WireServer::with_tokens();
+    for headers in [&[][..], &[("authorization", "Bearer t-bob")], &[("authorization", "Bearer wrong")]] {
+        let (status, _, body) = http(&server.url, "GET", "/readyz", headers, "").unwrap();
+        let ready: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &ready["ready"]), (200, &json!(true)), "{body}");
+        assert!(ready.get("upstreams").is_none() && ready.get("diagnostics").is_none(), "{body}");
+    }
+    let open = WireServer::open();
+    let (_, _, body) = http(&open.url, "GET", "/readyz", &[], "").unwrap();
+    assert!(body.contains("\"upstreams\""), "{body}");
+}
+
+#[test]
 fn the_small_paths_answer() {
     let server = WireServer::open();
     let get = |path: &str| http(&server.url, "GET", path, &[], "").unwrap();
