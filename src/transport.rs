@@ -7,6 +7,7 @@ mod access;
 mod admin;
 mod api;
 mod body;
+mod compress;
 mod http;
 mod lanes;
 mod listener;

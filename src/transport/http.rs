@@ -17,6 +17,7 @@ use url::form_urlencoded;
 
 use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
 use super::body::{self, BodyRefusal};
+use super::compress;
 use super::metrics::Requests;
 use super::reply::{json_value, respond, typed, with_authenticate};
 use super::{admin, api};
@@ -68,6 +69,7 @@ impl Front {
         let access = server.access.current();
         let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
         let row = Requests::row(request.uri().path());
+        let takes_gzip = compress::takes_gzip(request.headers());
         let response = match access.boundary.check(request.headers(), authority) {
             Err(why) => respond(refusal(403, why), &access, None),
             // Addresses stand in logs and histories, so a token there is as good as lost (OAuth 2.1 §5.1.1).
@@ -83,6 +85,7 @@ impl Front {
                 .await
                 .unwrap_or_else(|never| match never {}),
         };
+        let response = if takes_gzip { compress::compressed(response).await } else { response };
         let status = response.status().as_u16();
         tracing::debug!(http.path = Requests::name(row), http.status = status, "request answered");
         server.requests.count(row, status);

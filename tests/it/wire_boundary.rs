@@ -9,7 +9,7 @@ use docent::limits::REQUEST_BODY_BYTES_MAX;
 use docent::transport::Boundary;
 use serde_json::{Value, json};
 
-use crate::support::http;
+use crate::support::{TestServer, http, root, rpc};
 use crate::wire_double::{Streaming, WireServer, header, request};
 
 const PATHS: [&str; 7] = [
@@ -102,6 +102,26 @@ fn the_small_paths_answer() {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
     assert_eq!(get("/nothing").0, 404);
+}
+
+#[test]
+fn a_page_of_tools_is_compressed_for_those_who_ask() {
+    let server = TestServer::start(&root(), &[]);
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}}}});
+    let ask = |more: &[(&str, &str)]| {
+        let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
+        headers.extend_from_slice(more);
+        rpc(&server.url, &headers, &list)
+    };
+    let (status, head, plain) = ask(&[]);
+    assert_eq!((status, header(&head, "content-encoding")), (200, None));
+    assert!(plain["result"]["tools"].as_array().unwrap().len() > 30);
+    let (status, head, _) = ask(&[("accept-encoding", "deflate, gzip")]);
+    assert_eq!((status, header(&head, "content-encoding").as_deref()), (200, Some("gzip")));
+    let length = |head: &str| header(head, "content-length").unwrap().parse::<usize>().unwrap();
+    assert!(length(&head) * 3 < plain.to_string().len(), "{head}");
 }
 
 #[test]
