@@ -90,7 +90,9 @@ mod tests {
         for lines in [&["gzip"][..], &["br, GZIP;q=0.5"], &["deflate", "gzip"], &["*"], &["*;q=0, gzip"]] {
             assert!(asks(lines), "{lines:?}");
         }
-        for lines in [&[][..], &["identity"], &["gzip;q=0"], &["*;q=0"], &["gzip;q=0, *"], &["*, gzip; q=0.0"]] {
+        for lines in
+            [&[][..], &["identity"], &["gzip;q=0"], &["*;q=0"], &["gzip;q=0, *"], &["*, gzip; q=0.0"]]
+        {
             assert!(!asks(lines), "{lines:?}");
         }
     }

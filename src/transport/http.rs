@@ -107,7 +107,9 @@ async fn readyz(State(server): State<Arc<Server>>, request: Request) -> Response
     // A probe has no token, and names of upstreams are for those who may know of them.
     let count = readiness.reasons.len();
     let told: Vec<String> = (count > 0)
-        .then(|| format!("{count} reason(s): ask with a token that has the scope `docent:admin`, or read the log"))
+        .then(|| {
+            format!("{count} reason(s): ask with a token that has the scope `docent:admin`, or read the log")
+        })
         .into_iter()
         .collect();
     json_value(

@@ -25,7 +25,7 @@ fn walk(gateway: &Gateway, ctx: &RequestContext) -> Vec<Vec<String>> {
 }
 
 /// docent's own tools come first, and are no part of a page's size.
-const META: usize = crate::snapshot::MetaTool::ALL.len();
+const META: usize = snapshot::MetaTool::ALL.len();
 
 #[test]
 fn the_full_list_has_meta_tools_first_then_every_visible_tool_once() {
