@@ -15,6 +15,7 @@ mod open;
 mod output;
 mod policy;
 mod project;
+mod record;
 mod search;
 mod serve;
 mod surface;
@@ -57,6 +58,7 @@ enum Command {
     Search(search::Search),
     Call(call::Call),
     Project(project::Project),
+    Record(record::Record),
     Policy(policy::Policy),
     Eval(eval::Eval),
     Token(token::Token),
@@ -93,6 +95,7 @@ pub fn run() -> ExitCode {
         Command::Search(command) => command.run(&mut context),
         Command::Call(command) => command.run(&mut context),
         Command::Project(command) => command.run(&mut context),
+        Command::Record(command) => command.run(&mut context),
         Command::Policy(command) => command.run(&mut context),
         Command::Eval(command) => command.run(&mut context),
         Command::Token(command) => command.run(&mut context),

@@ -16,18 +16,22 @@ mod meta;
 mod record;
 mod redact;
 mod results;
+mod savings;
 mod script;
 mod server;
 mod state;
 mod surface;
+mod tape;
 mod view;
 
 pub use agents::{AgentAnswer, AgentCard, AgentDetails, AgentOverview, AgentPage, PublishError};
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
 pub use confirm::{ClientQuestion, ClientReply, GrantView, PendingView, SettleError, Verdict};
 pub use failure::challenge_error;
+pub use savings::Saved;
 pub use server::{Gateway, Services};
 pub use surface::{Manifest, ManifestTool};
+pub use tape::{Tape, Taped};
 
 #[cfg(test)]
 mod tests;

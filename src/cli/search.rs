@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::open::{self, Opened, Reach};
+use super::test::cost::costs;
 use super::tools::first_line;
 use super::{Context, Failure, call};
 use crate::call::ToolOutcome;
@@ -84,7 +85,12 @@ impl Describe {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let opened = open::open(context, Reach::Known)?;
         let arguments = Object::from_iter([("tool".to_owned(), Value::from(self.tool))]);
-        let found = ask(&opened, self.caller.as_deref(), MetaTool::DescribeTool, arguments)?;
+        let mut found = ask(&opened, self.caller.as_deref(), MetaTool::DescribeTool, arguments)?;
+        let id = found.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        // What the recorded cases say of it: replies and results in bytes and tokens.
+        if let (Some(cost), Some(entry)) = (costs(&opened).get(&id), found.as_object_mut()) {
+            entry.insert("measured".to_owned(), serde_json::json!(cost));
+        }
         context.out.json(&found)
     }
 }

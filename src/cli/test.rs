@@ -1,6 +1,7 @@
 //! `docent test [FILTER]`: runs the cases of the enabled packs and of the policies.
 
 mod case;
+pub(super) mod cost;
 mod shape;
 
 use std::fmt::Write as _;
@@ -16,9 +17,10 @@ use super::{Context, Failure, failure};
 use crate::diagnostic::{Diagnostics, SourceFile};
 use crate::json;
 use crate::limits::HOME_FILE_BYTES_MAX;
-pub(super) use case::Reply;
-use case::{CaseFile, ProjectionCase};
-pub(super) use shape::upstream_reply;
+use case::ProjectionCase;
+pub(super) use case::{CaseFile, Reply};
+use cost::Covered;
+pub(super) use shape::{request_value, upstream_reply};
 
 /// Runs all cases: recorded replies and expected decisions.
 #[derive(Debug, Args)]
@@ -28,6 +30,9 @@ pub(super) struct Test {
     /// Writes what came out as the new expectation of every case that fails
     #[arg(long)]
     update: bool,
+    /// Names the functions of the packs' scripts that no case reached
+    #[arg(long)]
+    coverage: bool,
     /// Print `{passed, failed, cases}`
     #[arg(long)]
     json: bool,
@@ -45,15 +50,16 @@ struct Verdict {
 impl Test {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let opened = open::open(context, Reach::Files)?;
+        let covered = self.coverage.then(|| Covered::of(&opened));
         let mut verdicts = Vec::new();
         for name in case_files(&opened) {
             if name.starts_with("policies/") {
                 verdicts.extend(decisions(&opened, &name).into_iter().filter(|v| self.wants(&v.name)));
             } else {
-                self.shapes(&opened, name, &mut verdicts)?;
+                self.shapes(&opened, covered.as_ref(), name, &mut verdicts)?;
             }
         }
-        self.report(context, &verdicts)
+        self.report(context, &verdicts, covered.as_ref())
     }
 
     fn wants(&self, label: &str) -> bool {
@@ -61,7 +67,13 @@ impl Test {
     }
 
     /// Runs the cases of one file of a pack, and rewrites it where `--update` has something to write.
-    fn shapes(&self, opened: &Opened, name: String, verdicts: &mut Vec<Verdict>) -> Result<(), Failure> {
+    fn shapes(
+        &self,
+        opened: &Opened,
+        covered: Option<&Covered>,
+        name: String,
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), Failure> {
         let mut file = match CaseFile::read(opened.app.dir(), &name) {
             Ok(file) => file,
             Err(error) => {
@@ -75,7 +87,7 @@ impl Test {
             if !self.wants(&label) {
                 continue;
             }
-            let (diff, updates) = run_case(opened, &file, at);
+            let (diff, updates) = run_case(opened, covered, &file, at);
             if self.update && !diff.is_empty() && !updates.is_empty() {
                 changed = true;
                 apply(&mut file, at, updates);
@@ -91,11 +103,19 @@ impl Test {
         Ok(())
     }
 
-    fn report(&self, context: &mut Context, verdicts: &[Verdict]) -> Result<(), Failure> {
+    fn report(
+        &self,
+        context: &mut Context,
+        verdicts: &[Verdict],
+        covered: Option<&Covered>,
+    ) -> Result<(), Failure> {
         let passed = verdicts.iter().filter(|v| v.ok).count();
         let failed = verdicts.len() - passed;
         if self.json {
-            let report = serde_json::json!({ "passed": passed, "failed": failed, "cases": verdicts });
+            let mut report = serde_json::json!({ "passed": passed, "failed": failed, "cases": verdicts });
+            if let (Some(covered), Some(map)) = (covered, report.as_object_mut()) {
+                map.insert("coverage".to_owned(), covered.json());
+            }
             context.out.json(&report)?;
         } else {
             for verdict in verdicts {
@@ -106,6 +126,7 @@ impl Test {
                 }
             }
             context.out.line(format_args!("{passed} passed, {failed} failed"))?;
+            covered.map_or(Ok(()), |c| c.tell(context))?;
         }
         if verdicts.is_empty() {
             let what = self.filter.as_ref().map_or(String::new(), |f| format!(" whose name holds `{f}`"));
@@ -156,15 +177,16 @@ fn decisions(opened: &Opened, name: &str) -> Vec<Verdict> {
 }
 
 /// Runs one case of a pack: where it differs (empty where it holds) and what an update would write.
-fn run_case(opened: &Opened, file: &CaseFile, at: usize) -> (String, Updates) {
+fn run_case(opened: &Opened, covered: Option<&Covered>, file: &CaseFile, at: usize) -> (String, Updates) {
     let Some(case) = file.cases.get(at) else { return (String::new(), Vec::new()) };
     let pack = file.name.split('/').nth(1).unwrap_or_default();
-    run_shape(opened, file, pack, case)
+    run_shape(opened, covered, file, pack, case)
         .unwrap_or_else(|error| (format!("the case cannot be run: {error}"), Vec::new()))
 }
 
 fn run_shape(
     opened: &Opened,
+    covered: Option<&Covered>,
     file: &CaseFile,
     pack: &str,
     value: &Value,
@@ -176,7 +198,10 @@ fn run_shape(
     let (no, tool) = catalog.lookup(&full).or_else(|| catalog.lookup(&case.tool)).ok_or_else(|| {
         format!("there is no tool `{full}`; tools of MCP servers are known only while serving")
     })?;
-    let projection = snapshot.plan(no).and_then(|p| p.projection.clone());
+    let projection = match covered {
+        Some(covered) => covered.projections.get(tool.id.as_str()).cloned(),
+        None => snapshot.plan(no).and_then(|p| p.projection.clone()),
+    };
     let path = opened.app.dir().join(&file.name);
     let folder = path.parent().unwrap_or(opened.app.dir());
     let budget = snapshot.settings.budgets.of_result();
@@ -253,6 +278,17 @@ fn add_diff(out: &mut String, what: &str, expected: &Value, found: &Value) {
     let text = diff.unified_diff().context_radius(2).to_string();
     // Writing to a String cannot fail.
     write!(out, "{what} (- expected, + found)\n{text}").ok();
+}
+
+/// Runs a case that was just made and writes what came out as its expectation; `Err` says why it cannot run.
+pub(super) fn settle(opened: &Opened, file: &mut CaseFile, at: usize) -> Result<(), String> {
+    let (diff, updates) = run_case(opened, None, file, at);
+    if !diff.is_empty() && updates.is_empty() {
+        return Err(diff);
+    }
+    apply(file, at, updates);
+    let (diff, _) = run_case(opened, None, file, at);
+    if diff.is_empty() { Ok(()) } else { Err(format!("it comes out another way each time\n{diff}")) }
 }
 
 /// Puts new expectations into a case; the other kinds of expectation go.

@@ -14,7 +14,7 @@ use crate::policy::{DiscoveryMode, Principal, ScopeChallenge};
 use crate::schema::SchemaText;
 use crate::upstream::{ProgressSink, UpstreamStatus};
 
-use super::{ClientQuestion, ClientReply};
+use super::{ClientQuestion, ClientReply, Tape};
 
 /// Whom a request speaks for and how it may end early. The first parameter of every use case.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub struct RequestContext {
     pub progress: Option<ProgressSink>,
     /// What the client brought in answer to an earlier [`CallAnswer::Ask`].
     pub reply: Option<Arc<ClientReply>>,
+    /// Where what passes between the call and its upstreams is taped, for `docent record` alone.
+    pub tape: Option<Tape>,
 }
 
 /// Extensions that a client declared and the server has.
@@ -65,6 +67,7 @@ impl RequestContext {
             cancel: CancellationToken::new(),
             progress: None,
             reply: None,
+            tape: None,
         }
     }
 }

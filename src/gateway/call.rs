@@ -205,6 +205,9 @@ impl Gateway {
         shaped: &Shaped,
     ) {
         let code = code_of(&shaped.outcome);
+        if shaped.is_success() && shaped.bytes_in > 0 {
+            self.savings().count(tool.id.as_str(), shaped.bytes_in, shaped.bytes_out);
+        }
         let duration = self.clock().now().saturating_duration_since(started);
         tracing::debug!(
             tool.id = %tool.id,

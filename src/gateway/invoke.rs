@@ -17,7 +17,7 @@ use crate::upstream::{ErrorSource, Invocation, Retry, UpstreamConfig, UpstreamEr
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
-use super::{Gateway, RequestContext, redact, results};
+use super::{Gateway, RequestContext, Taped, redact, results};
 
 /// After the deadline or a cancel, how long an adapter has to end in order: to kill a process group, to tell
 /// an MCP server, or to hand over a reply that was already there.
@@ -80,6 +80,7 @@ impl Decided {
             return Err(failure::gone(&self.tool.wire_name));
         };
         let _slot = self.slot(gateway).await?;
+        let taped = self.ctx.tape.as_ref().map(|tape| (tape, request.clone()));
         let cancel = self.ctx.cancel.child_token();
         // A caller that is gone takes this future with it: the adapter still hears of it.
         let _told = cancel.clone().drop_guard();
@@ -99,7 +100,13 @@ impl Decided {
                 let config = self.snapshot.upstreams.config(self.tool.upstream.as_str());
                 let secrets = config.map_or(&[][..], UpstreamConfig::echoes);
                 match answer {
-                    Ok(reply) => Ok(reply.without(secrets)),
+                    Ok(reply) => {
+                        let reply = reply.without(secrets);
+                        if let Some((tape, request)) = taped {
+                            tape.add(Taped::Asked(request, reply.clone()));
+                        }
+                        Ok(reply)
+                    }
                     Err(e) => Err(self.upstream_failed(gateway, &e.without(secrets))),
                 }
             }

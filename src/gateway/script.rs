@@ -18,7 +18,7 @@ use crate::projection::ScriptCalls;
 
 use super::invoke::Decided;
 use super::view::View;
-use super::{CallAnswer, Gateway, challenge_error, failure};
+use super::{CallAnswer, Gateway, RequestContext, Taped, challenge_error, failure};
 
 /// Scripts inside scripts.
 const DEPTH_MAX: usize = 4;
@@ -100,9 +100,17 @@ impl ScriptCalls for Calls {
         let call =
             ToolCall { tool: tool.to_owned(), arguments, wait: left, request_key: None, fields: Vec::new() };
         let view = View::over(&self.gateway, &self.call.ctx, Arc::clone(&self.call.snapshot));
-        let answer = self.runtime.block_on(self.gateway.call_in(&self.call.ctx, &view, call, deeper));
+        // Of a taped call only what its own script was answered counts.
+        let ctx = RequestContext { tape: None, ..self.call.ctx.clone() };
+        let answer = self.runtime.block_on(self.gateway.call_in(&ctx, &view, call, deeper));
         match answer {
-            CallAnswer::Outcome(ToolOutcome::Completed(result)) => value(result),
+            CallAnswer::Outcome(ToolOutcome::Completed(result)) => {
+                let value = value(result)?;
+                if let Some(tape) = &self.call.ctx.tape {
+                    tape.add(Taped::Called(tool.to_owned(), value.clone()));
+                }
+                Ok(value)
+            }
             CallAnswer::Outcome(ToolOutcome::Failed(e)) => Err(e),
             CallAnswer::UnknownTool => {
                 // Named in the log only: the caller may not know of it.

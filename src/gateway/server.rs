@@ -19,6 +19,7 @@ use crate::store::Store;
 use super::agents::{AgentRoster, AgentTable, Published};
 use super::confirm::Book;
 use super::list::Listing;
+use super::savings::{Saved, Savings};
 use super::view::{Shelf, View};
 use super::{CallAnswer, RequestContext, meta};
 
@@ -42,6 +43,7 @@ struct Shared {
     agent_tables: ClassCache<AgentTable>,
     agent_rosters: ClassCache<AgentRoster>,
     audit: Audit,
+    savings: Savings,
 }
 
 /// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
@@ -88,6 +90,7 @@ impl Gateway {
             published: Published::default(),
             agent_tables: ClassCache::default(),
             agent_rosters: ClassCache::default(),
+            savings: Savings::default(),
         }))
     }
 
@@ -129,6 +132,15 @@ impl Gateway {
     /// before a `list_changed`.
     pub fn changes(&self) -> watch::Receiver<Generation> {
         self.0.announced.subscribe()
+    }
+
+    /// What shaping saved so far, tool by tool.
+    pub fn saved(&self) -> Vec<Saved> {
+        self.0.savings.all()
+    }
+
+    pub(super) fn savings(&self) -> &Savings {
+        &self.0.savings
     }
 
     /// What survives a restart.

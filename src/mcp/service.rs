@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use crate::audit::Audit;
 use crate::call::ToolCall;
 use crate::gateway::{
-    AgentAnswer, AgentPage, CallAnswer, Gateway, ListError, Readiness, RequestContext, Surface, ToolPage,
+    AgentAnswer, AgentPage, CallAnswer, Gateway, ListError, Readiness, RequestContext, Saved, Surface,
+    ToolPage,
 };
 use crate::id::Generation;
 
@@ -43,6 +44,10 @@ pub trait Service: Send + Sync + 'static {
     fn changes(&self) -> watch::Receiver<Generation>;
     /// Whether the server does its work.
     fn readiness(&self) -> Readiness;
+    /// What shaping saved so far, tool by tool.
+    fn saved(&self) -> Vec<Saved> {
+        Vec::new()
+    }
     /// The audit: the newest records and how it does.
     fn audit(&self) -> Audit {
         Audit::default()
@@ -95,6 +100,10 @@ impl Service for Gateway {
 
     fn changes(&self) -> watch::Receiver<Generation> {
         self.changes()
+    }
+
+    fn saved(&self) -> Vec<Saved> {
+        self.saved()
     }
 
     fn readiness(&self) -> Readiness {

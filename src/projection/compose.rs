@@ -219,7 +219,9 @@ impl Finish<'_> {
 
     /// What was copied digit for digit is JSON, and yet no value: a number that no 64-bit float holds.
     fn not_readable(&self, error: &serde_json::Error) -> Shaped {
-        self.mismatch(&Breach { pointer: String::new(), message: error.to_string() })
+        let text = error.to_string();
+        let why = text.split(" at line ").next().unwrap_or_default();
+        self.mismatch(&Breach { pointer: String::new(), message: format!("it cannot be read back: {why}") })
     }
 
     /// The upstream's answer (or the script's view of it) breaks the contract: say where, not what.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Coverage;
 use super::context::{Context, Reply, RequestBuilder};
 use super::made::{self, Made, Page, Rows};
 use super::view::View;
@@ -19,7 +20,7 @@ const CALL_ALIAS: &str = "tool";
 pub(super) const REQUEST_ALIAS: &str = "Request";
 
 /// A script's source as the engine takes it.
-pub(super) fn prepared(source: &SourceFile) -> SourceFile {
+fn prepared(source: &SourceFile) -> SourceFile {
     let text = replaced(&source.text, "ctx.call(", "ctx.tool(");
     let text = replaced(&text, "fn request(", "fn Request(");
     SourceFile { name: Arc::clone(&source.name), text: Arc::from(text) }
@@ -39,8 +40,18 @@ fn replaced(source: &str, from: &str, to: &str) -> String {
     text
 }
 
+/// A source as it is compiled, with marks where it is asked which functions run.
+pub(super) fn compiled(source: &SourceFile, coverage: Option<&Coverage>) -> SourceFile {
+    let prepared = prepared(source);
+    coverage.map_or_else(|| prepared.clone(), |c| c.marked(&prepared))
+}
+
 /// The engine of projections with the libraries of a pack.
-pub(super) fn engine(libraries: &[SourceFile], diagnostics: &mut Diagnostics) -> ScriptEngine {
+pub(super) fn engine(
+    libraries: &[SourceFile],
+    coverage: Option<&Coverage>,
+    diagnostics: &mut Diagnostics,
+) -> ScriptEngine {
     let mut builder = EngineBuilder::new(Dialect::Projection);
     views(&mut builder);
     rows(&mut builder);
@@ -51,8 +62,11 @@ pub(super) fn engine(libraries: &[SourceFile], diagnostics: &mut Diagnostics) ->
     contexts(&mut builder);
     calls(&mut builder);
     texts(&mut builder);
+    if let Some(coverage) = coverage {
+        coverage.register(&mut builder);
+    }
     for library in libraries {
-        builder.library(&prepared(library), diagnostics);
+        builder.library(&compiled(library, coverage), diagnostics);
     }
     builder.build()
 }
@@ -60,7 +74,7 @@ pub(super) fn engine(libraries: &[SourceFile], diagnostics: &mut Diagnostics) ->
 /// Everything that a projection script may use besides the language, as Markdown: the end of
 /// `scripts/README.md`.
 pub fn reference() -> String {
-    let engine = engine(&[], &mut Diagnostics::default());
+    let engine = engine(&[], None, &mut Diagnostics::default());
     let (mut out, mut in_table) = (String::new(), false);
     for item in engine.reference() {
         let heads = matches!(item.kind, HostKind::Type | HostKind::Section);

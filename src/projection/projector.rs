@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::PackSources;
 use super::contract::{Contract, Definitions, SharedDefinitions};
 use super::engine::Projection;
 use super::host;
@@ -12,6 +11,7 @@ use super::pointer::{Pointer, Step};
 use super::request::Request;
 use super::script::Roles;
 use super::spec::{LinesSpec, MappingSpec, PagingMode, ProjectionSpec};
+use super::{Coverage, PackSources};
 use crate::catalog::Tool;
 use crate::diagnostic::{Diagnostics, Severity, SourceFile};
 use crate::json::Object;
@@ -22,6 +22,7 @@ use crate::script::{Script, ScriptEngine};
 #[derive(Debug, Default)]
 pub struct Projector {
     validators: Arc<Validators>,
+    coverage: Option<Coverage>,
     shared: Mutex<Shared>,
 }
 
@@ -42,7 +43,12 @@ struct Pack {
 impl Projector {
     /// A compiler that shares validators with the rest of the gateway.
     pub fn new(validators: Arc<Validators>) -> Self {
-        Self { validators, shared: Mutex::default() }
+        Self { validators, coverage: None, shared: Mutex::default() }
+    }
+
+    /// The same, which notes what functions of scripts run.
+    pub fn covering(validators: Arc<Validators>, coverage: Coverage) -> Self {
+        Self { coverage: Some(coverage), ..Self::new(validators) }
     }
 
     /// Compiles one tool's shaping. `None`, with diagnostics, where it cannot be used.
@@ -56,7 +62,7 @@ impl Projector {
         let input = tool.input_schema.value();
         let (definitions, script) = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.parts(spec, diagnostics)
+            shared.parts(spec, self.coverage.as_ref(), diagnostics)
         };
         let roles = match (&spec.script, script) {
             (Some(own), Some(script)) => Roles::find(script, own, &spec.place, diagnostics),
@@ -101,6 +107,7 @@ impl Shared {
     fn parts(
         &mut self,
         spec: &ProjectionSpec,
+        coverage: Option<&Coverage>,
         diagnostics: &mut Diagnostics,
     ) -> (SharedDefinitions, Option<Script>) {
         let at = self.packs.iter().position(|p| Arc::ptr_eq(&p.sources, &spec.pack)).unwrap_or_else(|| {
@@ -111,13 +118,13 @@ impl Shared {
             });
             self.packs.len() - 1
         });
-        let engine = spec.script.as_ref().map(|_| self.engine(&spec.pack.library, diagnostics));
+        let engine = spec.script.as_ref().map(|_| self.engine(&spec.pack.library, coverage, diagnostics));
         let Some(pack) = self.packs.get_mut(at) else { return (SharedDefinitions::default(), None) };
         let script = spec.script.as_ref().zip(engine).and_then(|(own, engine)| {
             let compiled = pack
                 .scripts
                 .entry(Arc::clone(&own.source.name))
-                .or_insert_with(|| engine.compile(&host::prepared(&own.source), diagnostics));
+                .or_insert_with(|| engine.compile(&host::compiled(&own.source, coverage), diagnostics));
             if compiled.is_none() {
                 // The script's own mistakes were told with the first tool; this one cannot be served either.
                 let message = format!("`{}` does not compile", own.source.name);
@@ -128,7 +135,12 @@ impl Shared {
         (Arc::clone(&pack.definitions), script)
     }
 
-    fn engine(&mut self, libraries: &[SourceFile], diagnostics: &mut Diagnostics) -> ScriptEngine {
+    fn engine(
+        &mut self,
+        libraries: &[SourceFile],
+        coverage: Option<&Coverage>,
+        diagnostics: &mut Diagnostics,
+    ) -> ScriptEngine {
         let same = |a: &SourceFile, b: &SourceFile| a.name == b.name && a.text == b.text;
         let known = self.engines.iter().find(|(own, _)| {
             own.len() == libraries.len() && own.iter().zip(libraries).all(|(a, b)| same(a, b))
@@ -136,7 +148,7 @@ impl Shared {
         if let Some((_, engine)) = known {
             return engine.clone();
         }
-        let engine = host::engine(libraries, diagnostics);
+        let engine = host::engine(libraries, coverage, diagnostics);
         self.engines.push((libraries.to_vec(), engine.clone()));
         engine
     }

@@ -90,7 +90,7 @@ static CLASSES: LazyLock<[u8; 256]> = LazyLock::new(|| {
 });
 
 /// Replaces what looks like a secret. Borrowed where there was none.
-pub(super) fn scrub(text: &str) -> Cow<'_, str> {
+pub fn scrub(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
     let mut at = 0;

@@ -423,3 +423,20 @@ fn only_the_fields_asked_for_come_and_required_ones_stay() {
     assert!(wrong.message.contains("did you mean `name`?"), "{wrong}");
     assert!(projection.check_fields(&Fields::parse(["/a/b"]).unwrap()).is_err());
 }
+
+#[test]
+fn a_number_that_nobody_can_hold_is_told_and_wide_ones_stay() {
+    let projection = compile(LIST, &json!({}), PackSources::default());
+    let of = |id: &str| {
+        let body = format!("{{\"items\":[{{\"id\":{id}}}]}}");
+        shape(&projection, &body, &json!({}), &ResultBudget::default())
+    };
+    let shaped = of("1e400");
+    let error = refused(&shaped);
+    assert_eq!(error.code, ErrorCode::UpstreamSchemaMismatch);
+    assert!(error.message.contains("number out of range"), "{error}");
+    for exact in ["123456789012345678901234567890", "0.12345678901234567890123", "-0.0", "1E5"] {
+        let shaped = of(exact);
+        assert!(done(&shaped).0.structured.as_ref().unwrap().as_str().contains(&format!("\"id\":{exact}")));
+    }
+}

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::audit::AuditStatus;
+use crate::call::tokens::tokens_of;
+use crate::gateway::Saved;
 use crate::mcp::{Mcp, Outcome};
 
 /// The groups of paths that are counted apart; a path that a client invents must not make a new series.
@@ -63,6 +65,7 @@ impl Requests {
         line(&mut out, format_args!("docent_sessions {}", mcp.session_count()));
         head(&mut out, "docent_event_streams", "gauge", "Event streams open now.");
         line(&mut out, format_args!("docent_event_streams {}", mcp.stream_count()));
+        saved(&mut out, &mcp.service().saved());
         audit(&mut out, &mcp.service().audit().status());
         let readiness = mcp.service().readiness();
         head(&mut out, "docent_generation", "gauge", "The generation of the home that serves.");
@@ -70,6 +73,29 @@ impl Requests {
         head(&mut out, "docent_ready", "gauge", "1 when everything is as the home wants it.");
         line(&mut out, format_args!("docent_ready {}", u8::from(readiness.ready)));
         out
+    }
+}
+
+/// What shaping saves, by tool. A tool's id needs no escaping.
+fn saved(out: &mut String, tools: &[Saved]) {
+    let wide = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let series: [(&str, &str, fn(&Saved) -> u64); 2] = [
+        ("docent_tool_reply_bytes_total", "Bytes that upstreams answered, by tool.", |s| s.reply_bytes),
+        ("docent_tool_result_bytes_total", "Bytes of the results made of them.", |s| s.result_bytes),
+    ];
+    for (name, help, of) in series {
+        head(out, name, "counter", help);
+        for tool in tools {
+            line(out, format_args!("{name}{{tool=\"{}\"}} {}", tool.tool, of(tool)));
+        }
+    }
+    // A result may be larger than its reply, so this one can go down.
+    let name = "docent_tool_saved_tokens";
+    head(out, name, "gauge", "Tokens (bytes / 4) of replies that did not reach a model, by tool.");
+    for tool in tools {
+        let [before, after] = [tool.reply_bytes, tool.result_bytes].map(|b| tokens_of(wide(b)));
+        let sign = if before < after { "-" } else { "" };
+        line(out, format_args!("{name}{{tool=\"{}\"}} {sign}{}", tool.tool, before.abs_diff(after)));
     }
 }
 

@@ -46,7 +46,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A home that serves nothing but this pack, with a short patience.
-fn home() -> TestHome {
+pub(crate) fn home() -> TestHome {
     let home = TestHome::with(&[("docent.toml", HOME)]);
     copy(&root().join("scripts/ombi"), &home.path().join("scripts/ombi"));
     copy(&root().join("scripts/lib"), &home.path().join("scripts/lib"));
@@ -105,13 +105,13 @@ fn case(value: &Value, folder: &Path) -> Case {
     }
 }
 
-fn reply(status: u16, media: &str, text: String) -> UpstreamReply {
+pub(crate) fn reply(status: u16, media: &str, text: String) -> UpstreamReply {
     let body = ReplyBody::Bytes { media_type: media.to_owned(), bytes: text.into() };
     UpstreamReply { status, headers: Vec::new(), body, warnings: Vec::new() }
 }
 
 /// Replies in order, then none.
-struct Replies(Mutex<Vec<UpstreamReply>>);
+pub(crate) struct Replies(pub(crate) Mutex<Vec<UpstreamReply>>);
 
 impl ScriptCalls for Replies {
     fn fetch(&self, request: HttpRequest) -> Result<UpstreamReply, ToolError> {
@@ -168,7 +168,7 @@ fn spoil(way: &str, reply: &UpstreamReply) -> UpstreamReply {
 }
 
 /// Every tool of the pack, compiled.
-async fn projections(home: &TestHome) -> BTreeMap<String, Projection> {
+pub(crate) async fn projections(home: &TestHome) -> BTreeMap<String, Projection> {
     let resolver = Resolver::new(|r| match r {
         Reference::Env("OMBI_URL") => Some("http://127.0.0.1:1".to_owned()),
         Reference::Env("OMBI_API_KEY") => Some("k".to_owned()),

@@ -15,19 +15,19 @@ use crate::limits::HOME_FILE_BYTES_MAX;
 
 /// One case file.
 #[derive(Debug)]
-pub(super) struct CaseFile {
+pub(in crate::cli) struct CaseFile {
     /// Its name relative to the home.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     /// Comments and blank lines at its head: kept by an update, which cannot keep others.
     head: String,
     list: bool,
     /// The cases as they stand.
-    pub(super) cases: Vec<Value>,
+    pub(in crate::cli) cases: Vec<Value>,
 }
 
 impl CaseFile {
     /// Reads a file of the home.
-    pub(super) fn read(home: &Path, name: &str) -> Result<Self, String> {
+    pub(in crate::cli) fn read(home: &Path, name: &str) -> Result<Self, String> {
         let text =
             json::read_text_capped(&home.join(name), HOME_FILE_BYTES_MAX).map_err(|e| e.to_string())?;
         let head = text.lines().take_while(|l| l.trim().is_empty() || l.starts_with('#'));
@@ -41,8 +41,19 @@ impl CaseFile {
         Ok(Self { name: name.to_owned(), head, list, cases })
     }
 
+    /// A file that is to be written, beginning with a comment.
+    pub(in crate::cli) fn new(name: &str, head: &str) -> Self {
+        Self { name: name.to_owned(), head: head.to_owned(), list: true, cases: Vec::new() }
+    }
+
+    /// Adds a case; one that stood alone becomes the first of a list.
+    pub(in crate::cli) fn push(&mut self, case: Value) {
+        self.list = true;
+        self.cases.push(case);
+    }
+
     /// Writes it back with the cases as they are now.
-    pub(super) fn write(&self, home: &Path) -> Result<(), String> {
+    pub(in crate::cli) fn write(&self, home: &Path) -> Result<(), String> {
         let body = match (self.list, self.cases.first()) {
             (false, Some(one)) => serde_saphyr::to_string(one),
             _ => serde_saphyr::to_string(&self.cases),
@@ -52,7 +63,7 @@ impl CaseFile {
     }
 
     /// The label of a case: the file and the case's name or number.
-    pub(super) fn label(&self, at: usize) -> String {
+    pub(in crate::cli) fn label(&self, at: usize) -> String {
         let case = self.cases.get(at);
         match case.and_then(|c| c.get("name")).and_then(Value::as_str) {
             Some(name) => format!("{}: {name}", self.name),

@@ -27,6 +27,8 @@ pub(super) struct Made {
     pub(super) result: Option<(&'static str, Value)>,
     /// For the operator: what went wrong inside.
     pub(super) detail: Option<String>,
+    /// Bytes of the replies and of the result.
+    pub(super) bytes: (usize, usize),
 }
 
 /// Runs one case. `folder` is where its files are.
@@ -45,7 +47,7 @@ pub(super) fn run(
         tool: Arc::from(tool),
         ..CallFacts::default()
     };
-    let mut made = Made { request: None, requests: None, result: None, detail: None };
+    let mut made = Made { request: None, requests: None, result: None, detail: None, bytes: (0, 0) };
     if case.request.is_some() {
         made.request = Some(match projection.map(|p| p.request(&case.args, &facts)) {
             Some(Ok(request)) => request_value(&request),
@@ -65,6 +67,7 @@ pub(super) fn run(
         (Some(p), Some(reply)) => p.shape(&upstream_reply(reply, folder)?, &case.args, &facts, budget),
         (None, Some(reply)) => unprojected(&upstream_reply(reply, folder)?, &facts, budget),
     };
+    made.bytes = (shaped.bytes_in, shaped.bytes_out);
     made.result = Some(outcome(shaped.outcome));
     made.detail = shaped.detail;
     Ok(made)
@@ -81,7 +84,7 @@ fn outcome(outcome: ToolOutcome) -> (&'static str, Value) {
 }
 
 /// A request as a case states it.
-fn request_value(request: &UpstreamRequest) -> Value {
+pub(in crate::cli) fn request_value(request: &UpstreamRequest) -> Value {
     let http = match request {
         UpstreamRequest::Arguments(args) => return json!({ "arguments": args }),
         UpstreamRequest::Http(http) => http,
