@@ -186,6 +186,42 @@ async fn the_expected_envelopes_come_out() {
     assert_eq!((matched, wrong), (20, Vec::new()));
 }
 
+/// The tables of the README, as its readers would paste them.
+#[test]
+fn the_readmes_rules_decide_as_it_says() {
+    let home = home();
+    let text = std::fs::read_to_string(root().join("scripts/ombi/README.md")).unwrap();
+    let tables = text.split("```toml\n[callers.mira]").nth(1).unwrap().split("```").next().unwrap();
+    let rules = tables.split_once("[[allow]]").map(|(_, rest)| format!("[[allow]]{rest}")).unwrap();
+    let policy = text.split("```rhai\n").nth(1).unwrap().split("```").next().unwrap();
+    let callers = [("user", "ombi:user"), ("power", "ombi:power"), ("admin", "ombi:admin")];
+    let mut main = String::from("[auth]\nmode = \"none\"\n[upstreams]\nenabled = [\"ombi\"]\n[callers.anonymous]\n");
+    for (name, scope) in callers {
+        main += &format!("[callers.{name}]\nscopes = [\"{scope}\"]\n");
+    }
+    home.write("docent.toml", &format!("{main}{rules}"));
+    home.write("policies/40-ombi.rhai", policy);
+    let decision = |tool: &str, caller: &str| {
+        let mut command = crate::support::docent();
+        command.args(["policy", "explain", tool, "--as", caller, "--json", "--home"]).arg(home.path());
+        let output = command.env("OMBI_URL", "http://127.0.0.1:1").env("OMBI_API_KEY", "k").output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        answer["decision"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    for (tool, expected) in [
+        ("ombi.read_requests", ["deny", "permit", "deny", "permit"]),
+        ("ombi.read_settings", ["deny", "deny", "deny", "permit"]),
+        ("ombi.read_integration", ["deny", "deny", "permit", "permit"]),
+        ("ombi.write_request_create", ["deny", "permit", "permit", "permit"]),
+        ("ombi.write_request_review", ["deny", "deny", "permit", "permit"]),
+        ("ombi.write_settings", ["deny", "deny", "deny", "challenge"]),
+        ("ombi.write_request_delete", ["deny", "conditional", "confirm", "confirm"]),
+    ] {
+        let found = ["anonymous", "user", "power", "admin"].map(|caller| decision(tool, caller));
+        assert_eq!(found.each_ref().map(String::as_str), expected, "{tool}");
+    }
+}
+
 #[test]
 fn the_packs_openapi_document_is_an_upstream_and_has_every_route() {
     let home = home();

@@ -168,6 +168,9 @@ fn the_packs_beside_the_default_ones_hold_and_their_readmes_measure_them() {
     assert!(!out.contains("planted"), "a value that may be a secret came out");
     for pack in ["github", "kubernetes"] {
         assert!(!out.contains(&format!("not reached: scripts/{pack}/")), "{bad:?}");
+    }
+    // The objects of the other one's cases are made up and small: they measure nothing.
+    for pack in ["github"] {
         let (_, json, _) = run(&home, data.path(), &["tools", "--cost", "--json"]);
         let mut tools: Value = serde_json::from_str(&json).unwrap();
         tools["tools"].as_array_mut().unwrap().retain(|t| t["upstream"] == *pack);
