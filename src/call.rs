@@ -191,6 +191,51 @@ pub struct ToolCall {
     pub fields: Vec<String>,
 }
 
+/// What a client can be asked for while a call of it runs (MCP: requests of the server's own).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asking {
+    /// An answer of the person in front of it.
+    Elicitation,
+    /// A message of its model.
+    Sampling,
+    /// The folders that it works on.
+    Roots,
+}
+
+impl Asking {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Elicitation, Self::Sampling, Self::Roots];
+
+    /// The method.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation/create",
+            Self::Sampling => "sampling/createMessage",
+            Self::Roots => "roots/list",
+        }
+    }
+
+    /// The capability that a client declares for it.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation",
+            Self::Sampling => "sampling",
+            Self::Roots => "roots",
+        }
+    }
+}
+
+/// One thing that a client is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientRequest {
+    /// Under which key the answer is expected.
+    pub key: String,
+    /// What for.
+    pub asking: Asking,
+    /// The parameters of the method.
+    pub params: Object,
+}
+
 /// What docent asks an upstream for one call.
 #[derive(Debug, Clone)]
 pub enum UpstreamRequest {

@@ -14,6 +14,10 @@ const KEY_ID_BYTES: usize = 4;
 const POSITION_BYTES: usize = 8;
 /// Bytes of the tag: 128 bits cannot be guessed, and the token stays short for models.
 const TAG_BYTES: usize = 16;
+/// The first byte of a sealed text.
+const TEXT_VERSION: u8 = 2;
+/// Bytes of its tag: a text carries answers that are believed, so the whole hash.
+const TEXT_TAG_BYTES: usize = 32;
 const TOKEN_BYTES: usize = 1 + KEY_ID_BYTES + POSITION_BYTES + TAG_BYTES;
 
 /// Bytes of a shared key at least (seed 004).
@@ -90,6 +94,48 @@ impl CursorKey {
         if bool::from(known) { Ok(position) } else { Err(BadCursor) }
     }
 
+    /// A text that everybody can read and nobody can change or carry elsewhere.
+    pub fn seal_text(&self, binding: &Binding<'_>, text: &str) -> String {
+        let mut token: Vec<u8> = std::iter::once(TEXT_VERSION).chain(self.id).collect();
+        token.extend(self.text_tag(binding, text.as_bytes()));
+        token.extend(text.as_bytes());
+        URL_SAFE_NO_PAD.encode(token)
+    }
+
+    /// The text of a token that this key made for this binding; `max` bounds the token.
+    pub fn open_text(&self, binding: &Binding<'_>, token: &str, max: usize) -> Result<String, BadCursor> {
+        if token.len() > max {
+            return Err(BadCursor);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_bad| BadCursor)?;
+        let parts = bytes
+            .split_at_checked(1 + KEY_ID_BYTES)
+            .and_then(|(head, rest)| Some((head, rest.split_at_checked(TEXT_TAG_BYTES)?)));
+        let Some((head, (tag, text))) = parts else { return Err(BadCursor) };
+        let own: Vec<u8> = std::iter::once(TEXT_VERSION).chain(self.id).collect();
+        if !bool::from(head.ct_eq(&own) & tag.ct_eq(&self.text_tag(binding, text))) {
+            return Err(BadCursor);
+        }
+        String::from_utf8(text.to_vec()).map_err(|_bad| BadCursor)
+    }
+
+    fn text_tag(&self, binding: &Binding<'_>, text: &[u8]) -> [u8; TEXT_TAG_BYTES] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        for part in [
+            &[TEXT_VERSION][..],
+            &self.id,
+            binding.purpose.as_bytes(),
+            &binding.class,
+            &binding.question,
+            &binding.state,
+            text,
+        ] {
+            hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
     fn head(&self) -> Vec<u8> {
         std::iter::once(VERSION).chain(self.id).collect()
     }
@@ -140,6 +186,24 @@ mod tests {
         assert_eq!(CursorKey::new(&[8; 32]).open(&here, &token), Err(BadCursor));
         assert_eq!(CursorKey::new(&[7; 32]).open(&here, &token), Ok(200), "a shared key opens it elsewhere");
         assert!(!format!("{key:?}").contains('7'));
+    }
+
+    #[test]
+    fn a_sealed_text_can_be_read_and_not_changed() {
+        let key = CursorKey::new(&[7; 32]);
+        let here = binding("ask");
+        let token = key.seal_text(&here, "{\"a\":1}");
+        assert_eq!(key.open_text(&here, &token, 1_000).as_deref(), Ok("{\"a\":1}"));
+        assert_eq!(key.open_text(&binding("confirm"), &token, 1_000), Err(BadCursor));
+        assert_eq!(key.open_text(&here, &token, 10), Err(BadCursor), "longer than is taken");
+        assert_eq!(key.open(&here, &token), Err(BadCursor), "a text is no position");
+        let bytes = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for bit in 0..bytes.len() * 8 {
+            let mut forged = bytes.clone();
+            forged[bit / 8] ^= 1 << (bit % 8);
+            let forged = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(key.open_text(&here, &forged, 1_000), Err(BadCursor), "bit {bit}");
+        }
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 mod agents;
 mod api;
 mod arguments;
+mod ask;
 mod call;
 mod confirm;
 mod failure;
@@ -26,7 +27,8 @@ mod view;
 
 pub use agents::{AgentAnswer, AgentCard, AgentDetails, AgentOverview, AgentPage, PublishError};
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
-pub use confirm::{ClientQuestion, ClientReply, GrantView, PendingView, SettleError, Verdict};
+pub use ask::{ClientQuestion, ClientReply};
+pub use confirm::{GrantView, PendingView, SettleError, Verdict};
 pub use failure::challenge_error;
 pub use savings::Saved;
 pub use server::{Gateway, Services};

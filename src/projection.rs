@@ -4,6 +4,7 @@
 //! that faults fails the call; it is never skipped.
 
 mod api;
+mod ask;
 mod bare;
 mod compose;
 mod context;

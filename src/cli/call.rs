@@ -57,7 +57,7 @@ pub(super) fn settle(answer: CallAnswer, tool: &str) -> Result<ToolOutcome, Fail
     match answer {
         CallAnswer::Outcome(outcome) => Ok(outcome),
         CallAnswer::Challenge(challenge) => Ok(ToolOutcome::Failed(challenge_error(&challenge))),
-        CallAnswer::Ask(_) | CallAnswer::BadState => {
+        CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
             Err(Failure::failed("the call asks for an answer that the command line cannot give"))
         }
         CallAnswer::UnknownTool => Err(Failure::failed(format_args!(

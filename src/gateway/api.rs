@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::ToolOutcome;
+use crate::call::{Asking, ToolOutcome};
 use crate::catalog::ToolAnnotations;
 use crate::diagnostic::Diagnostic;
 use crate::id::Generation;
@@ -47,12 +47,36 @@ pub struct Negotiated {
     pub agents: bool,
     /// Elicitation in form mode: the client can ask the person in front of it.
     pub elicitation: bool,
+    /// The client lends its model.
+    pub sampling: bool,
+    /// The client tells its folders.
+    pub roots: bool,
 }
 
 impl Negotiated {
     /// Whether the list is the entry catalog and results are canonical.
     pub fn is_progressive(self) -> bool {
         self.progressive && !self.agents
+    }
+
+    /// Whether the client can be asked for something.
+    pub fn can(self, asking: Asking) -> bool {
+        match asking {
+            Asking::Elicitation => self.elicitation,
+            Asking::Sampling => self.sampling,
+            Asking::Roots => self.roots,
+        }
+    }
+
+    /// Whether the client can be asked for anything.
+    pub fn can_be_asked(self) -> bool {
+        Asking::ALL.into_iter().any(|asking| self.can(asking))
+    }
+
+    /// The same with a client that cannot be asked.
+    #[must_use]
+    pub fn without_asking(self) -> Self {
+        Self { elicitation: false, sampling: false, roots: false, ..self }
     }
 }
 
@@ -132,9 +156,11 @@ pub enum CallAnswer {
     UnknownTool,
     /// More scopes are needed first. On HTTP this is a 403 before any byte of a body.
     Challenge(ScopeChallenge),
-    /// The person in front of the client is to be asked; the call comes again with the answer
+    /// The client is to be asked; the call comes again with the answer
     /// ([`RequestContext::reply`]). Only where the client declared that it can ask.
     Ask(Box<ClientQuestion>),
+    /// The tool needs what its client did not declare.
+    CannotAsk(Vec<Asking>),
     /// The state that came with an answer is not one that docent sealed for this call.
     BadState,
 }

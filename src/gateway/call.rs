@@ -3,6 +3,7 @@
 //! In this order: what the caller may know of, what policy says, whether the arguments fit, then the upstream.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
@@ -74,7 +75,10 @@ impl Gateway {
                     return record.refused(e.into());
                 }
                 match self.confirmed(ctx, view, (no, tool), &call, (&asked, place.is_outermost())) {
-                    Ok(confirmed) => (confirmed.permit, confirmed.meta),
+                    Ok(confirmed) => {
+                        place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
+                        (confirmed.permit, confirmed.meta)
+                    }
                     Err(answer) => return record.refused(answer),
                 }
             }
@@ -92,13 +96,17 @@ impl Gateway {
                 return record.refused(Self::refuse(ctx, tool, decision));
             }
         };
-        let (rule, outermost) = (permit.rule().clone(), place.is_outermost());
+        let (rule, outermost, asked) = (permit.rule().clone(), place.is_outermost(), place.asked());
         let decided = match self.decided(ctx, view, no, tool, permit, &call, &withheld) {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
         let (started, projection) = (decided.started, decided.projection.clone());
         let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
+        if let Some(answer) = asked.take().filter(|_| outermost) {
+            // The script waits for its client: nothing has come of the call yet.
+            return record.refused(answer);
+        }
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
             note_created(ctx, view, no, result);
             self.withhold(tool, result, &withheld);

@@ -14,48 +14,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::call::{ErrorCode, ToolCall, ToolError};
+use crate::call::{Asking, ClientRequest, ErrorCode, ToolCall, ToolError};
 use crate::catalog::Tool;
-use crate::cursor::{Binding, Digest};
 use crate::id::ToolNo;
 use crate::json::{self, Object};
 use crate::policy::{Confirmation, Decision, Permit};
 
+use super::ask::{STATE_TTL_MS, binding, was_confirmed};
 use super::view::View;
-use super::{CallAnswer, Gateway, RequestContext, failure};
+use super::{CallAnswer, ClientQuestion, Gateway, RequestContext, failure};
 use book::{Asked, Cover};
 
 const PURPOSE: &str = "confirm";
 /// The one question of the gate.
 const KEY: &str = "confirm";
-/// How long a client may take to bring the answer to a question: a person has to see it.
-const STATE_TTL_MS: u64 = 10 * 60 * 1_000;
-
-/// A question for the person in front of the client (MCP elicitation, form mode).
-#[derive(Debug, Clone)]
-pub struct ClientQuestion {
-    /// Under which key the answer is expected.
-    pub key: &'static str,
-    /// The question, for people.
-    pub message: String,
-    /// The form; without properties, since accepting or declining is the answer.
-    pub schema: Value,
-    /// What has to come back with the answer: sealed, and bound to caller, tool and arguments.
-    pub state: String,
-}
-
-/// What a client brought in answer to earlier questions. Nothing in it is believed before the state is checked.
-#[derive(Debug, Clone, Default)]
-pub struct ClientReply {
-    /// Answers by key, each an `ElicitResult`.
-    pub responses: Object,
-    /// The state as it came back.
-    pub state: Option<String>,
-}
 
 /// Leave that a person gave.
 pub(super) struct Confirmed {
     pub(super) permit: Permit,
+    /// Whether it was the client's own word.
+    pub(super) by_client: bool,
     /// `_meta` of the result: how long the grant behind it lasts, so that its end surprises nobody.
     pub(super) meta: Option<Value>,
 }
@@ -72,6 +50,7 @@ impl Gateway {
     ) -> Result<Confirmed, CallAnswer> {
         let asked = self.asked(ctx, tool, call, confirmation);
         let mut decayed = None;
+        let mut by_client = false;
         let meta = match self.confirmations().cover(&asked) {
             Cover::Granted { expires_in, idle_in } => Some(json!({ "dev.docent/grant": {
                 "tool": tool.id,
@@ -94,12 +73,13 @@ impl Gateway {
                     )
                     .into());
                 }
-                self.clients_word(ctx, view, tool, &asked)?;
+                self.clients_word(ctx, view, tool, (&call.arguments, &asked))?;
+                by_client = true;
                 None
             }
         };
         match view.snapshot.policy.decide_confirmed(view.catalog(), &ctx.principal, no, &call.arguments) {
-            Decision::Permit(permit) => Ok(Confirmed { permit, meta }),
+            Decision::Permit(permit) => Ok(Confirmed { permit, by_client, meta }),
             other => Err(Self::refuse(ctx, tool, other)),
         }
     }
@@ -129,18 +109,22 @@ impl Gateway {
         ctx: &RequestContext,
         view: &View,
         tool: &Tool,
-        asked: &Asked,
+        (arguments, asked): (&Object, &Asked),
     ) -> Result<(), CallAnswer> {
-        let binding = binding(asked);
+        if was_confirmed(self, ctx, (&view.snapshot, tool), arguments) {
+            return Ok(());
+        }
+        let binding = binding(PURPOSE, ctx, tool, arguments, &asked.question);
         let key = self.cursor_key(&view.snapshot);
         let ask = || {
             let position = self.confirmations().fresh(asked.now_ms.saturating_add(STATE_TTL_MS));
-            CallAnswer::Ask(Box::new(ClientQuestion {
-                key: KEY,
-                message: question(&tool.wire_name, asked),
-                schema: json!({ "type": "object", "properties": {} }),
-                state: key.seal(&binding, position),
-            }))
+            let mut params = Object::new();
+            params.insert("message".to_owned(), question(&tool.wire_name, asked).into());
+            // A form without fields: accepting or declining is the answer.
+            params.insert("requestedSchema".to_owned(), json!({ "type": "object", "properties": {} }));
+            let request = ClientRequest { key: KEY.to_owned(), asking: Asking::Elicitation, params };
+            let state = key.seal(&binding, position);
+            CallAnswer::Ask(Box::new(ClientQuestion { requests: vec![request], state }))
         };
         let Some(reply) = ctx.reply.as_deref() else { return Err(ask()) };
         let Some(token) = &reply.state else { return Err(ask()) };
@@ -175,24 +159,6 @@ impl Gateway {
     /// Ends a grant before its time.
     pub fn revoke_grant(&self, id: &str) -> Result<(), SettleError> {
         self.confirmations().revoke(id)
-    }
-}
-
-/// What an answer is bound to: the caller, the tool, the arguments, and the question that was shown.
-fn binding(asked: &Asked) -> Binding<'static> {
-    let digest = |parts: [&[u8]; 2]| -> Digest {
-        let mut hash = blake3::Hasher::new();
-        for part in parts {
-            hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-            hash.update(part);
-        }
-        *hash.finalize().as_bytes()
-    };
-    Binding {
-        purpose: PURPOSE,
-        class: digest([asked.caller.as_bytes(), b"caller"]),
-        question: digest([asked.tool.as_str().as_bytes(), &asked.arguments]),
-        state: digest([asked.question.as_bytes(), b"question"]),
     }
 }
 

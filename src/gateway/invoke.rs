@@ -230,7 +230,8 @@ impl Decided {
         let budget = self.budget();
         let of = Failed { waited_ms: 0, ..self.failed(gateway) };
         let busy = failure::too_busy(of);
-        let Ok(calls) = depth.calls(gateway.clone(), self) else { return failed(busy) };
+        let kept = if self.ctx.negotiated.can_be_asked() { arguments.clone() } else { Object::new() };
+        let Ok(calls) = depth.calls(gateway.clone(), self, kept) else { return failed(busy) };
         let run = move || projection.run(&arguments, &facts, &calls, &budget);
         off_the_workers(run).await.unwrap_or_else(failed)
     }

@@ -11,11 +11,13 @@ use tokio::runtime::Handle;
 
 use crate::audit::Via;
 use crate::call::{
-    ErrorCode, HttpRequest, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest,
+    Asking, ClientRequest, ErrorCode, HttpRequest, ToolCall, ToolError, ToolOutcome, ToolResult,
+    UpstreamReply, UpstreamRequest,
 };
 use crate::json::Object;
 use crate::projection::ScriptCalls;
 
+use super::ask::Asked;
 use super::invoke::Decided;
 use super::view::View;
 use super::{CallAnswer, Gateway, RequestContext, Taped, challenge_error, failure};
@@ -31,13 +33,25 @@ pub(super) struct Reentry {
     depth: usize,
     made: Arc<AtomicUsize>,
     via: Via,
+    /// What the outermost script asked its client.
+    asked: Arc<Asked>,
 }
 
 impl Reentry {
     /// What a script at this depth may use. Fails outside of a runtime, which never is.
-    pub(super) fn calls(self, gateway: Gateway, call: Decided) -> Result<Arc<dyn ScriptCalls>, NoRuntime> {
+    pub(super) fn calls(
+        self,
+        gateway: Gateway,
+        call: Decided,
+        arguments: Object,
+    ) -> Result<Arc<dyn ScriptCalls>, NoRuntime> {
         let runtime = Handle::try_current().map_err(|_outside| NoRuntime)?;
-        Ok(Arc::new(Calls { gateway, call, place: self, runtime }))
+        Ok(Arc::new(Calls { gateway, call, arguments, place: self, runtime }))
+    }
+
+    /// What the outermost script asked its client.
+    pub(super) fn asked(&self) -> Arc<Asked> {
+        Arc::clone(&self.asked)
     }
 
     /// The place of a call that came in by one of the dispatchers.
@@ -67,7 +81,12 @@ impl Reentry {
 
     fn deeper(&self) -> Result<Self, ToolError> {
         if self.depth < DEPTH_MAX {
-            return Ok(Self { depth: self.depth + 1, made: Arc::clone(&self.made), via: Via::Script });
+            return Ok(Self {
+                depth: self.depth + 1,
+                made: Arc::clone(&self.made),
+                via: Via::Script,
+                asked: Arc::clone(&self.asked),
+            });
         }
         Err(ToolError::new(
             ErrorCode::InternalError,
@@ -83,6 +102,8 @@ pub(super) struct NoRuntime;
 struct Calls {
     gateway: Gateway,
     call: Decided,
+    /// The call's arguments, where its client can be asked: answers are bound to them.
+    arguments: Object,
     place: Reentry,
     runtime: Handle,
 }
@@ -119,8 +140,20 @@ impl ScriptCalls for Calls {
             }
             CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
             // Only the outermost call may ask its client.
-            CallAnswer::Ask(_) | CallAnswer::BadState => Err(failure::internal()),
+            CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => Err(failure::internal()),
         }
+    }
+
+    fn ask(&self, questions: Vec<ClientRequest>) -> Result<Object, ToolError> {
+        if !self.place.is_outermost() {
+            let message = "Only a tool that was called itself may ask its client.";
+            return Err(ToolError::new(ErrorCode::UnsupportedCapability, message));
+        }
+        self.place.asked.ask(&self.gateway, &self.call, &self.arguments, questions)
+    }
+
+    fn can_ask(&self, what: Asking) -> bool {
+        self.place.is_outermost() && self.call.ctx.negotiated.can(what)
     }
 
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {

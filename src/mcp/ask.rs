@@ -1,5 +1,5 @@
-//! Questions to the person in front of a client: `elicitation/create` as a request of the server's own on the
-//! session wire and on a pipe, `input_required` on the stateless wire.
+//! Questions to a client: requests of the server's own on the session wire and on a pipe (`elicitation/create`,
+//! `sampling/createMessage`, `roots/list`), `input_required` on the stateless wire.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use super::encode::ResultWriter;
 use super::envelope::{Params, RequestId};
 use super::error::RpcError;
 use super::revision::Revision;
+use crate::call::ClientRequest;
 use crate::gateway::{ClientQuestion, ClientReply};
 use crate::json;
 
@@ -57,7 +58,7 @@ impl Questions {
     }
 }
 
-/// The way to the person in front of the client of one request.
+/// The way to the client of one request.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     pub(super) outbox: mpsc::Sender<Bytes>,
@@ -65,14 +66,25 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Asks and waits for the answer. `None` where the client gave none: it cannot, it is gone, or it took too
-    /// long.
-    pub(super) async fn ask(&self, question: &ClientQuestion, cancel: &CancellationToken) -> Option<Value> {
+    /// Asks all questions, one after the other, and waits for the answers. `None` where the client gave none to
+    /// one of them: it cannot, it is gone, or it took too long.
+    pub(super) async fn ask(
+        &self,
+        question: &ClientQuestion,
+        cancel: &CancellationToken,
+    ) -> Option<ClientReply> {
+        let mut responses = json::Object::new();
+        for request in &question.requests {
+            responses.insert(request.key.clone(), self.ask_one(request, cancel).await?);
+        }
+        Some(ClientReply { responses, state: Some(question.state.clone()) })
+    }
+
+    async fn ask_one(&self, request: &ClientRequest, cancel: &CancellationToken) -> Option<Value> {
         let (id, answer) = self.questions.open()?;
-        let mut message =
-            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"elicitation/create\",\"params\":");
-        message.push_str(&json::to_text(&elicitation(question)));
-        message.push('}');
+        let (method, params) = (request.asking.method(), json::to_text(&request.params));
+        let message =
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}");
         let sent = self.outbox.send(Bytes::from(message)).await;
         let answered = tokio::select! {
             answer = answer, if sent.is_ok() => answer.ok(),
@@ -83,17 +95,6 @@ impl Asker {
         self.questions.waiting().remove(&id);
         answered.filter(|value| !value.is_null())
     }
-}
-
-/// The parameters of `elicitation/create`, the same on every wire.
-fn elicitation(question: &ClientQuestion) -> Value {
-    json!({ "message": question.message, "requestedSchema": question.schema })
-}
-
-/// A question as the reply to its own key.
-pub(super) fn reply(question: &ClientQuestion, answer: Value) -> ClientReply {
-    let responses = json::Object::from_iter([(question.key.to_owned(), answer)]);
-    ClientReply { responses, state: Some(question.state.clone()) }
 }
 
 /// What a call of the stateless wire brings in answer to `input_required` (MCP 2026-07-28, multi round-trip
@@ -118,9 +119,13 @@ pub(super) fn brought(params: &Params) -> Result<Option<ClientReply>, RpcError> 
 
 /// The result `input_required` of the stateless wire.
 pub(super) fn input_required(id: &RequestId, question: &ClientQuestion, server: &Value) -> Bytes {
-    let mut writer = ResultWriter::new(id, question.message.len() + 512);
-    let request = json!({ "method": "elicitation/create", "params": elicitation(question) });
-    writer.put("inputRequests", &json!({ question.key: request }));
+    let mut writer = ResultWriter::new(id, 1024);
+    let requests: json::Object = question
+        .requests
+        .iter()
+        .map(|r| (r.key.clone(), json!({ "method": r.asking.method(), "params": r.params })))
+        .collect();
+    writer.put("inputRequests", &requests);
     writer.put("requestState", &question.state);
     writer.finish_as("input_required", Revision::V2026_07_28, None, server)
 }
@@ -128,6 +133,7 @@ pub(super) fn input_required(id: &RequestId, question: &ClientQuestion, server: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Asking;
     use crate::mcp::envelope::{Incoming, Message, decode};
 
     fn params(text: &str) -> Params {
@@ -158,12 +164,13 @@ mod tests {
         let questions = Arc::new(Questions::default());
         let (outbox, mut sent) = mpsc::channel(4);
         let asker = Asker { outbox, questions: Arc::clone(&questions) };
-        let question = ClientQuestion {
-            key: "confirm",
-            message: "Really?".to_owned(),
-            schema: json!({"type": "object", "properties": {}}),
-            state: "s".to_owned(),
+        let params = json!({"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}});
+        let request = ClientRequest {
+            key: "confirm".to_owned(),
+            asking: Asking::Elicitation,
+            params: params.as_object().unwrap().clone(),
         };
+        let question = ClientQuestion { requests: vec![request], state: "s".to_owned() };
         let cancel = CancellationToken::new();
         let asking = asker.ask(&question, &cancel);
         let answering = async {
@@ -184,7 +191,9 @@ mod tests {
             answer(&request["id"].to_string());
         };
         let (answer, ()) = tokio::join!(asking, answering);
-        assert_eq!(answer.unwrap()["action"], "accept");
+        let answer = answer.unwrap();
+        assert_eq!(answer.state.as_deref(), Some("s"));
+        assert_eq!(answer.responses["confirm"]["action"], "accept");
         cancel.cancel();
         assert!(asker.ask(&question, &cancel).await.is_none());
         assert!(questions.waiting().is_empty());

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::revision::Revision;
+use crate::call::Asking;
 
 /// The bytes are not JSON (JSON-RPC 2.0 §5.1).
 pub(super) const PARSE_ERROR: i32 = -32700;
@@ -111,6 +112,17 @@ impl RpcError {
     /// A header that is missing or differs from the body.
     pub(super) fn header_mismatch(why: impl Into<Cow<'static, str>>) -> Self {
         Self::new(HEADER_MISMATCH, why)
+    }
+
+    /// What a call asks of its client, and the client did not declare (MCP 2026-07-28).
+    pub(super) fn missing_capability(missing: &[Asking]) -> Self {
+        let required: serde_json::Map<String, Value> =
+            missing.iter().map(|asking| (asking.capability().to_owned(), json!({}))).collect();
+        Self::new(
+            MISSING_CAPABILITY,
+            "this tool asks its client for something that the client did not declare",
+        )
+        .data(json!({ "requiredCapabilities": required }))
     }
 
     /// A version that is not spoken here.

@@ -41,10 +41,13 @@ pub(super) fn negotiated(capabilities: Option<&Value>) -> Negotiated {
     let declared = |id| capabilities?.get("extensions")?.get(id)?.as_object();
     let same_version =
         |settings: &json::Object| settings.get("version").is_none_or(|v| v.as_u64() == Some(VERSION));
+    let has = |name| capabilities.and_then(|c| c.get(name));
     Negotiated {
         progressive: declared(PROGRESSIVE).is_some_and(same_version),
         agents: declared(AGENTS).is_some(),
-        elicitation: capabilities.and_then(|c| c.get("elicitation")).is_some_and(takes_forms),
+        elicitation: has("elicitation").is_some_and(takes_forms),
+        sampling: has("sampling").is_some_and(Value::is_object),
+        roots: has("roots").is_some_and(Value::is_object),
     }
 }
 

@@ -211,7 +211,7 @@ impl StdioPeer {
     fn prepare(&self, exchange: &mut Exchange, params: &Params) -> Result<(), RpcError> {
         if exchange.revision.is_stateless() {
             exchange.ctx.reply = ask::brought(params)?.map(Arc::new);
-        } else if exchange.ctx.negotiated.elicitation {
+        } else if exchange.ctx.negotiated.can_be_asked() {
             let (outbox, questions) = (self.out.clone(), Arc::clone(&self.questions));
             exchange.asker = Some(Asker { outbox, questions });
         }

@@ -17,13 +17,13 @@ use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId, read_object};
 use super::error::{INTERNAL_ERROR, RpcError};
 use super::outlive::Outliving;
-use crate::call::{ToolCall, ToolOutcome};
+use crate::call::{Asking, ErrorCode, ToolCall, ToolError, ToolOutcome};
 use crate::gateway::CallAnswer;
 use crate::json::{self, Object};
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 
-/// Questions of one call at most: one is asked again where the answer was none.
-const ASK_ROUNDS_MAX: usize = 3;
+/// Rounds of questions of one call: a script may ask for one thing after the other, but not without end.
+const ASK_ROUNDS_MAX: usize = 8;
 
 #[derive(Deserialize)]
 struct ListParams {
@@ -131,10 +131,10 @@ impl Mcp {
             let answer = self.service.call_tool(&exchange.ctx, call.clone()).await;
             let CallAnswer::Ask(question) = answer else { return answer };
             let Some(given) = asker.ask(&question, &exchange.ctx.cancel).await else { break };
-            exchange.ctx.reply = Some(Arc::new(ask::reply(&question, given)));
+            exchange.ctx.reply = Some(Arc::new(given));
         }
         // Nobody answered, or nothing that is an answer: from here on as with a client that cannot ask.
-        exchange.ctx.negotiated.elicitation = false;
+        exchange.ctx.negotiated = exchange.ctx.negotiated.without_asking();
         exchange.ctx.reply = None;
         self.service.call_tool(&exchange.ctx, call).await
     }
@@ -146,6 +146,13 @@ impl Mcp {
             biased;
             answer = self.settle(&mut exchange, call) => answer,
             () = given_up(&cancel) => CallAnswer::UnknownTool,
+        };
+        let answer = match answer {
+            // The session wire has no error for it: the model reads what is missing.
+            CallAnswer::CannotAsk(missing) if !exchange.revision.is_stateless() => {
+                cannot_ask(&missing).into()
+            }
+            answer => answer,
         };
         if exchange.ctx.cancel.is_cancelled() {
             self.counters.count(Outcome::Cancelled);
@@ -166,6 +173,10 @@ impl Mcp {
             }
             // `settle` has asked whom it could.
             CallAnswer::Ask(_) => Answer::Failed(RpcError::new(INTERNAL_ERROR, "nobody can be asked here")),
+            CallAnswer::CannotAsk(missing) => {
+                self.counters.count(Outcome::Failed);
+                Answer::Failed(RpcError::missing_capability(&missing))
+            }
             CallAnswer::BadState => {
                 self.counters.count(Outcome::Failed);
                 let why = "`requestState` is not one that was given for this call: send the call without it";
@@ -186,6 +197,19 @@ impl Mcp {
             }
         }
     }
+}
+
+/// A tool that needs what its client did not declare, as a tool error.
+fn cannot_ask(missing: &[Asking]) -> ToolError {
+    let names: Vec<&str> = missing.iter().map(|asking| asking.capability()).collect();
+    ToolError::new(
+        ErrorCode::UnsupportedCapability,
+        format!(
+            "This tool asks its client for something, and this client did not declare that it can: {}. Use \
+             another client, or another tool.",
+            names.join(", ")
+        ),
+    )
 }
 
 /// A guess at the bytes of an outcome: the structured half stands twice in it, once escaped.

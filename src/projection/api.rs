@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::keep::{Keeping, Kept};
 use super::select::Fields;
-use crate::call::{HttpRequest, Omission, ToolError, ToolOutcome, UpstreamReply};
+use crate::call::{
+    Asking, ClientRequest, ErrorCode, HttpRequest, Omission, ToolError, ToolOutcome, UpstreamReply,
+};
 use crate::diagnostic::SourceFile;
 use crate::json::Object;
 use crate::limits;
@@ -90,6 +92,19 @@ pub trait ScriptCalls: Send + Sync {
     /// One call of another tool as the same caller: through policy, validation and projection.
     /// Gives the structured result, or the text as a JSON string where there is none.
     fn call(&self, tool: &str, arguments: Object) -> Result<Value, ToolError>;
+
+    /// Asks the client for things that only it has: an answer of the person in front of it, a message of its
+    /// model, its folders. Gives the answers by key; an error ends the script, which runs again from its
+    /// beginning once they have come.
+    fn ask(&self, questions: Vec<ClientRequest>) -> Result<Object, ToolError> {
+        drop(questions);
+        Err(ToolError::new(ErrorCode::UnsupportedCapability, "There is no client here that could be asked."))
+    }
+
+    /// Whether the client declared that it can be asked for this.
+    fn can_ask(&self, _what: Asking) -> bool {
+        false
+    }
 
     /// Progress for the caller, where it asked for it.
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>);

@@ -10,7 +10,7 @@ use super::made::{self, Made};
 use super::request::{encode_segment, refused_header};
 use super::view::View;
 use super::{CallFacts, ScriptCalls, reply, scan};
-use crate::call::{HttpBody, HttpRequest, ToolError, UpstreamReply};
+use crate::call::{Asking, ClientRequest, HttpBody, HttpRequest, ToolError, UpstreamReply};
 use crate::json::{self as bounded, Object};
 use crate::script::{Array, Dynamic, HostResult, fault, waiting};
 
@@ -166,7 +166,7 @@ impl RequestBuilder {
 }
 
 /// A script's object (its own, or a view) as JSON.
-fn members(value: &Dynamic) -> HostResult<Object> {
+pub(super) fn members(value: &Dynamic) -> HostResult<Object> {
     match made::value_of(value).map_err(fault)? {
         Value::Object(map) => Ok(map),
         _ => Err(fault("an object is expected here, such as #{ name: value }")),
@@ -345,6 +345,22 @@ impl Context {
 
     pub(super) fn try_call(&self, tool: &str, args: &Dynamic) -> HostResult<Dynamic> {
         Ok(self.inner(tool, args)?.unwrap_or_else(|e| Dynamic::from(Made::Failed(Box::new(e)))))
+    }
+
+    pub(super) fn ask(&self, questions: Vec<ClientRequest>) -> HostResult<Dynamic> {
+        let calls = self.calls()?;
+        match waiting(|| calls.ask(questions)) {
+            Ok(answers) => {
+                let text = bounded::to_text(&answers);
+                self.count(text.len())?;
+                Ok(View::new(Arc::from(text)).value())
+            }
+            Err(error) => self.end(error),
+        }
+    }
+
+    pub(super) fn can_ask(&self, what: Asking) -> HostResult<bool> {
+        Ok(self.calls()?.can_ask(what))
     }
 
     pub(super) fn progress(&self, done: &Dynamic, total: &Dynamic, message: Option<&str>) -> HostResult<()> {

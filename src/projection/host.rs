@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Coverage;
+use super::ask;
 use super::context::{Context, Reply, RequestBuilder};
 use super::made::{self, Made, Page, Rows};
 use super::view::View;
@@ -426,6 +427,7 @@ fn calls(b: &mut EngineBuilder) {
     );
     let doc = "Waits, at most 10 s at a time; only in `run`.";
     b.function("wait", "ctx.wait(milliseconds)", doc, |c: &mut Context, ms: i64| c.wait(ms));
+    ask::register(b);
 }
 
 /// Helpers that texts of the real world need and the language lacks.

@@ -47,7 +47,7 @@ pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) 
             let header = access.insufficient_scope(&challenge, host(&parts.headers));
             with_authenticate(failure(403, &challenge_error(&challenge)), &header)
         }
-        CallAnswer::UnknownTool | CallAnswer::Ask(_) | CallAnswer::BadState => {
+        CallAnswer::UnknownTool | CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
             failure(404, &ToolError::new(ErrorCode::NotFound, "This server has no search."))
         }
     }

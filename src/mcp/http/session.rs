@@ -94,8 +94,11 @@ impl Mcp {
         let streams = request.asks_for_events();
         let token = declared.progress_token().filter(|_| streams);
         // A client that takes no events cannot be asked anything.
-        exchange.ctx.negotiated.elicitation &= streams;
-        let questions = exchange.ctx.negotiated.elicitation.then(|| Arc::clone(&session.questions));
+        if !streams {
+            exchange.ctx.negotiated = exchange.ctx.negotiated.without_asking();
+        }
+        let can_be_asked = exchange.ctx.negotiated.can_be_asked();
+        let questions = can_be_asked.then(|| Arc::clone(&session.questions));
         self.post_call(exchange, id, params, (token, questions), None).await
     }
 
@@ -167,7 +170,7 @@ impl Mcp {
             }
             Ok(Message::Request { id, method, params }) => {
                 let mut exchange = self.session_exchange(request, session);
-                exchange.ctx.negotiated.elicitation = false;
+                exchange.ctx.negotiated = exchange.ctx.negotiated.without_asking();
                 let Some(underway) = Underway::begin(session, &id, &exchange.ctx.cancel) else {
                     return Some(error_response(Some(&id), &still_running()));
                 };
