@@ -11,6 +11,7 @@
 
 mod agents;
 mod agents_walk;
+mod ask;
 mod auth;
 mod check;
 mod cli;

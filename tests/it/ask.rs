@@ -1,0 +1,91 @@
+//! Scripts that ask the client of their call, on the stateless wire and in a session, over real sockets.
+
+use serde_json::{Value, json};
+
+use crate::support::{TestServer, root, rpc};
+use crate::wire_double::{Streaming, header, request, with_meta};
+
+/// The conformance home has tools that ask.
+fn server() -> TestServer {
+    TestServer::start(&root().join("tests/fixtures/homes/conformance"), &[])
+}
+
+fn call(url: &str, tool: &str, capabilities: Value, more: Value) -> (u16, Value) {
+    let mut params = json!({"name": tool, "arguments": {}});
+    for (key, value) in more.as_object().unwrap() {
+        params[key] = value.clone();
+    }
+    let mut params = with_meta(params);
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
+    let headers =
+        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+    let (status, _, answer) = rpc(url, &headers, &request(1, "tools/call", params));
+    (status, answer)
+}
+
+#[test]
+fn answers_of_earlier_rounds_travel_with_the_state() {
+    let server = server();
+    let tool = "test_input_required_result_multi_round";
+    let ask = |more: Value| call(&server.url, tool, json!({"elicitation": {}}), more).1;
+    let answer = |key: &str, content: Value| json!({key: {"action": "accept", "content": content}});
+    let first = ask(json!({}));
+    assert_eq!(first["result"]["inputRequests"]["step1"]["method"], "elicitation/create", "{first}");
+    let second = ask(json!({
+        "inputResponses": answer("step1", json!({"name": "Ann"})),
+        "requestState": first["result"]["requestState"],
+    }));
+    let requests = second["result"]["inputRequests"].as_object().unwrap();
+    assert_eq!(requests.keys().collect::<Vec<_>>(), ["step2"], "{second}");
+    assert_ne!(second["result"]["requestState"], first["result"]["requestState"]);
+    let last = ask(json!({
+        "inputResponses": answer("step2", json!({"color": "blue"})),
+        "requestState": second["result"]["requestState"],
+    }));
+    assert_eq!(last["result"]["content"][0]["text"], "Ann likes blue", "{last}");
+    let forged = format!("{}x", second["result"]["requestState"].as_str().unwrap());
+    let refused = ask(json!({"inputResponses": answer("step2", json!({})), "requestState": forged}));
+    assert_eq!(refused["error"]["code"], -32602);
+}
+
+#[test]
+fn what_the_client_did_not_declare_is_not_asked() {
+    let server = server();
+    let (status, answer) = call(&server.url, "test_missing_capability", json!({}), json!({}));
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32021)));
+    assert_eq!(answer["error"]["data"]["requiredCapabilities"], json!({"sampling": {}}));
+    let tool = "test_input_required_result_capabilities";
+    let (_, some) = call(&server.url, tool, json!({"sampling": {}}), json!({}));
+    let keys = some["result"]["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys, ["capital_question"]);
+    let (_, none) = call(&server.url, tool, json!({}), json!({}));
+    assert_eq!(none["result"]["content"][0]["text"], "This client can be asked nothing.");
+}
+
+#[test]
+fn a_session_is_asked_for_one_thing_after_the_other() {
+    let server = server();
+    let hello = request(0, "initialize", json!({"protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}}, "clientInfo": {"name": "it", "version": "1"}}));
+    let session = header(&rpc(&server.url, &[], &hello).1, "mcp-session-id").unwrap();
+    let headers = [("mcp-session-id", session.as_str())];
+    let tool = "test_input_required_result_multiple_inputs";
+    let body = request(5, "tools/call", json!({"name": tool, "arguments": {}})).to_string();
+    let mut stream = Streaming::open(&server.url, "POST", &headers, &body);
+    let mut asked = Vec::new();
+    let last = loop {
+        let message = stream.event().unwrap();
+        let Some(method) = message["method"].as_str() else { break message };
+        asked.push(method.to_owned());
+        let result = match method {
+            "elicitation/create" => json!({"action": "accept", "content": {"name": "Ann"}}),
+            "sampling/createMessage" => json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Paris"}}),
+            _ => json!({"roots": [{"uri": "file:///home/ann"}]}),
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        assert_eq!(rpc(&server.url, &headers, &answer).0, 202);
+    };
+    assert_eq!(asked, ["elicitation/create", "sampling/createMessage", "roots/list"]);
+    let text = last["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Ann") && text.contains("Paris") && text.contains("file:///home/ann"), "{text}");
+}
