@@ -17,8 +17,7 @@ fn call(url: &str, tool: &str, capabilities: Value, more: Value) -> (u16, Value)
     }
     let mut params = with_meta(params);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = capabilities;
-    let headers =
-        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
     let (status, _, answer) = rpc(url, &headers, &request(1, "tools/call", params));
     (status, answer)
 }
@@ -65,8 +64,12 @@ fn what_the_client_did_not_declare_is_not_asked() {
 #[test]
 fn a_session_is_asked_for_one_thing_after_the_other() {
     let server = server();
-    let hello = request(0, "initialize", json!({"protocolVersion": "2025-11-25",
-        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}}, "clientInfo": {"name": "it", "version": "1"}}));
+    let hello = request(
+        0,
+        "initialize",
+        json!({"protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}}, "clientInfo": {"name": "it", "version": "1"}}),
+    );
     let session = header(&rpc(&server.url, &[], &hello).1, "mcp-session-id").unwrap();
     let headers = [("mcp-session-id", session.as_str())];
     let tool = "test_input_required_result_multiple_inputs";
@@ -79,7 +82,9 @@ fn a_session_is_asked_for_one_thing_after_the_other() {
         asked.push(method.to_owned());
         let result = match method {
             "elicitation/create" => json!({"action": "accept", "content": {"name": "Ann"}}),
-            "sampling/createMessage" => json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Paris"}}),
+            "sampling/createMessage" => {
+                json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "Paris"}})
+            }
             _ => json!({"roots": [{"uri": "file:///home/ann"}]}),
         };
         let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});

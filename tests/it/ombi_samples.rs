@@ -195,7 +195,8 @@ fn the_readmes_rules_decide_as_it_says() {
     let rules = tables.split_once("[[allow]]").map(|(_, rest)| format!("[[allow]]{rest}")).unwrap();
     let policy = text.split("```rhai\n").nth(1).unwrap().split("```").next().unwrap();
     let callers = [("user", "ombi:user"), ("power", "ombi:power"), ("admin", "ombi:admin")];
-    let mut main = String::from("[auth]\nmode = \"none\"\n[upstreams]\nenabled = [\"ombi\"]\n[callers.anonymous]\n");
+    let mut main =
+        String::from("[auth]\nmode = \"none\"\n[upstreams]\nenabled = [\"ombi\"]\n[callers.anonymous]\n");
     for (name, scope) in callers {
         main += &format!("[callers.{name}]\nscopes = [\"{scope}\"]\n");
     }
