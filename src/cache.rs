@@ -3,12 +3,16 @@
 //! Nothing here is ever wrong by age: the generation is part of every key, so a new snapshot makes new entries
 //! and the old ones fall out by themselves.
 
+mod replay;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
 
 use crate::id::Generation;
+
+pub use replay::{Entry, ReplayCounts, ReplayKey, Replays};
 
 /// Classes of callers remembered at once: a class is a set of visible tools, and few of them are alive.
 const CLASSES_MAX: u64 = 1_024;

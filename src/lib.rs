@@ -17,6 +17,7 @@ pub mod diagnostic;
 pub mod eager;
 pub mod gateway;
 pub mod id;
+pub mod jobs;
 pub mod json;
 pub mod limits;
 pub mod mcp;

@@ -138,3 +138,32 @@ pub const STREAM_KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// How long calls may take to end after their pipe has: a shell's `echo … | docent serve --stdio` gets its answer.
 pub const STDIO_DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Jobs of one caller that wait or run: a fan-out over a large catalog, no more.
+pub const JOBS_PER_CALLER_MAX: usize = 10_000;
+/// Jobs of all callers that wait or run: at most 10 KB each, so half a gigabyte.
+pub const JOBS_MAX: usize = 50_000;
+/// How long the result of a job is kept after its end: longer than a person's lunch.
+pub const JOB_KEPT: Duration = Duration::from_hours(2);
+/// Results of ended jobs that one caller keeps; the oldest go first.
+pub const JOB_RESULTS_PER_CALLER_MAX: usize = 1_000;
+/// How long a job may wait for a slot of its upstream before it is given up. Nothing was sent then.
+pub const JOB_QUEUE_TIME: Duration = Duration::from_mins(10);
+/// Calls that wait for one upstream, of all callers: all of the jobs there may be.
+pub const LANE_WAITING_MAX: usize = JOBS_MAX;
+/// Calls of one caller that wait for one upstream.
+pub const LANE_WAITING_PER_CALLER_MAX: usize = JOBS_PER_CALLER_MAX;
+/// How long an equal call is answered by the first one's result (seed 002).
+pub const REPLAY_WINDOW: Duration = Duration::from_mins(2);
+/// Results of one caller that equal calls are answered with; the oldest go first (seed 002).
+pub const REPLAYS_PER_CALLER_MAX: usize = 256;
+/// Bytes of all such results in memory. One that had to go is still in the store.
+pub const REPLAY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of a `request_key` (seed 002).
+pub const REQUEST_KEY_BYTES_MAX: usize = 256;
+/// How long a keyed call goes on after its last caller's connection was lost, for the caller to come back to it.
+pub const REJOIN_TIME: Duration = Duration::from_secs(10);
+/// How long a call of a client with the tasks extension is waited for before it becomes a task: what ends sooner
+/// is cheaper for both sides as a plain result.
+pub const TASK_WAIT: Duration = Duration::from_millis(500);
+/// How often a client should ask for a task (`pollIntervalMs`).
+pub const TASK_POLL: Duration = Duration::from_secs(1);

@@ -26,6 +26,7 @@ mod service;
 mod session;
 mod stdio;
 mod streams;
+mod tasks;
 mod tools;
 mod topics;
 
@@ -37,6 +38,6 @@ pub use headers::{Header, Headers};
 pub use http::{HttpReply, HttpRequest, refusal};
 pub use params::{HeaderParam, header_params};
 pub use revision::Revision;
-pub use service::{CallFuture, Service};
+pub use service::{CallFuture, JobFuture, JobsFuture, Service};
 pub use stdio::StdioPeer;
 pub use streams::Messages;

@@ -16,8 +16,6 @@ mod watch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::Semaphore;
-
 pub use agent::{AgentSettings, ModelHint};
 pub use build::{CallPlan, build};
 pub use home::{Home, Pack};
@@ -30,6 +28,7 @@ use crate::auth::Authenticator;
 use crate::catalog::{Catalog, Hash, ToolContract};
 use crate::cursor::Digest;
 use crate::id::{Generation, ToolNo, UpstreamId};
+use crate::jobs::Lane;
 use crate::policy::PolicySet;
 use crate::search::ToolIndex;
 use crate::upstream::UpstreamSet;
@@ -54,20 +53,13 @@ pub struct Snapshot {
     pub callers: Arc<Authenticator>,
     /// The adapters.
     pub upstreams: UpstreamSet,
-    lanes: BTreeMap<UpstreamId, Lane>,
+    lanes: BTreeMap<UpstreamId, Arc<Lane>>,
     plans: Vec<CallPlan>,
     digests: Vec<Digest>,
     /// Hashes of the tools' contracts, made when first asked for and taken over while a tool stays the same.
     contracts: Vec<OnceLock<Hash>>,
     ranked: Digest,
     parts: BTreeMap<UpstreamId, Arc<build::Part>>,
-}
-
-/// The slots of one upstream.
-#[derive(Debug, Clone)]
-struct Lane {
-    width: usize,
-    slots: Arc<Semaphore>,
 }
 
 impl Snapshot {
@@ -83,8 +75,8 @@ impl Snapshot {
     }
 
     /// The slots of an upstream: a call holds one while it is under way.
-    pub fn lane(&self, upstream: &UpstreamId) -> Option<&Arc<Semaphore>> {
-        self.lanes.get(upstream).map(|l| &l.slots)
+    pub fn lane(&self, upstream: &UpstreamId) -> Option<&Arc<Lane>> {
+        self.lanes.get(upstream)
     }
 
     /// The digest of a tool's definition as callers are shown it.

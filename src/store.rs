@@ -1,4 +1,4 @@
-//! What must survive a restart, in one SQLite file of the data directory. The only module that knows rusqlite.
+//! What must survive a restart, in one `SQLite` file of the data directory. The only module that knows rusqlite.
 //!
 //! One thread writes: writes that wait together are committed together. Reads have connections of their own and
 //! never wait for a writer (WAL). Several processes may hold the same directory open (two pipes of one home do).
@@ -57,6 +57,8 @@ struct Family {
 struct Opening {
     /// The processes that hold the directory open, this one among them ([`Store::instance`]).
     alive: Vec<String>,
+    /// The time, in milliseconds since the epoch.
+    now_ms: u64,
 }
 
 /// Why something was not kept or not found. The text is safe to show to an operator, not to a caller.

@@ -9,6 +9,7 @@ mod api;
 mod body;
 mod compress;
 mod http;
+mod jobs;
 mod lanes;
 mod listener;
 mod metrics;

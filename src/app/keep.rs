@@ -7,6 +7,8 @@ use super::App;
 
 /// Upstreams that come up one after the other make one generation, not ten.
 const GATHER: Duration = Duration::from_millis(100);
+/// How long jobs may take to tell their upstreams that they end. One that runs on is found lost by the next process.
+const JOBS_END: Duration = Duration::from_secs(2);
 /// How often expired rows are taken out of the state: they are never handed out, this only makes room.
 const STORE_SWEEP: Duration = Duration::from_mins(5);
 
@@ -28,6 +30,8 @@ impl App {
         self.tasks.spawn(async move { gateway.announce_changes(stop).await });
         let app = Arc::clone(self);
         self.tasks.spawn(async move { app.sweep_store().await });
+        let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
+        self.tasks.spawn(async move { gateway.jobs().follow_wishes(stop).await });
     }
 
     /// Takes out of the state what has expired.
@@ -80,6 +84,7 @@ impl App {
                 "calls were still under way when the server ended"
             );
         }
+        self.gateway.jobs().drain(JOBS_END).await;
         self.registry.close().await;
         let audit = self.gateway.audit().clone();
         tokio::task::spawn_blocking(move || audit.flush()).await.ok();

@@ -1,6 +1,7 @@
 //! `docent call TOOL JSON`: one call through the whole path: policy, validation, projection, upstream.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
@@ -40,15 +41,14 @@ impl Call {
     }
 }
 
+/// How long a command waits for its call: longer than any tool may take, since there is nobody to come back for a
+/// job.
+const PATIENCE: Duration = Duration::from_hours(24);
+
 /// One call and what came of it.
 pub(super) fn make(opened: &Opened, request: &RequestContext, tool: &str, arguments: Object) -> CallAnswer {
-    let call = ToolCall {
-        tool: tool.to_owned(),
-        arguments,
-        wait: limits::CALL_WAIT,
-        request_key: None,
-        fields: Vec::new(),
-    };
+    let call =
+        ToolCall { tool: tool.to_owned(), arguments, wait: PATIENCE, request_key: None, fields: Vec::new() };
     opened.wait(opened.gateway().call_tool(request, call))
 }
 
@@ -56,6 +56,10 @@ pub(super) fn make(opened: &Opened, request: &RequestContext, tool: &str, argume
 pub(super) fn settle(answer: CallAnswer, tool: &str) -> Result<ToolOutcome, Failure> {
     match answer {
         CallAnswer::Outcome(outcome) => Ok(outcome),
+        // A command is patient, so its call never becomes a job.
+        CallAnswer::Running(job) => {
+            Err(Failure::failed(format_args!("`{tool}` goes on as the job {}", job.id)))
+        }
         CallAnswer::Challenge(challenge) => Ok(ToolOutcome::Failed(challenge_error(&challenge))),
         CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
             Err(Failure::failed("the call asks for an answer that the command line cannot give"))

@@ -9,6 +9,7 @@ use crate::call::{Asking, ToolOutcome};
 use crate::catalog::ToolAnnotations;
 use crate::diagnostic::Diagnostic;
 use crate::id::Generation;
+use crate::jobs::JobView;
 use crate::json;
 use crate::policy::{DiscoveryMode, Principal, ScopeChallenge};
 use crate::schema::SchemaText;
@@ -35,6 +36,9 @@ pub struct RequestContext {
     pub reply: Option<Arc<ClientReply>>,
     /// Where what passes between the call and its upstreams is taped, for `docent record` alone.
     pub tape: Option<Tape>,
+    /// Whether `cancel` may fire for a connection that was merely lost: a keyed call then waits a little for its
+    /// caller to come back.
+    pub may_return: bool,
 }
 
 /// Extensions that a client declared and the server has.
@@ -42,6 +46,8 @@ pub struct RequestContext {
 pub struct Negotiated {
     /// `dev.docent/progressive-tool-discovery`: the list is the entry catalog, results have one canonical half.
     pub progressive: bool,
+    /// `io.modelcontextprotocol/tasks`: a call that takes long is answered with a task.
+    pub tasks: bool,
     /// `io.modelcontextprotocol/agents`: every tool that an agent names must be in the list, so the list is
     /// always complete, and the extension above does not apply.
     pub agents: bool,
@@ -92,6 +98,7 @@ impl RequestContext {
             progress: None,
             reply: None,
             tape: None,
+            may_return: false,
         }
     }
 }
@@ -154,6 +161,8 @@ pub enum CallAnswer {
     Outcome(ToolOutcome),
     /// No such tool for this caller: unknown and hidden give this one answer.
     UnknownTool,
+    /// It goes on as a job: the caller's patience ended first.
+    Running(Box<JobView>),
     /// More scopes are needed first. On HTTP this is a 403 before any byte of a body.
     Challenge(ScopeChallenge),
     /// The client is to be asked; the call comes again with the answer

@@ -7,19 +7,21 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use crate::audit::Via;
+use crate::audit::{Dedup, Via};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::catalog::{Availability, Tool};
-use crate::id::ToolNo;
+use crate::id::{Generation, ToolNo};
 use crate::json::{JsonText, Object, cut};
+use crate::limits::{CALL_WAIT, TASK_WAIT};
 use crate::policy::{Decision, Permit, Reason, RuleRef};
 use crate::projection::{Fields, Projection, Shaped};
-use crate::snapshot::MetaTool;
+use crate::snapshot::{MetaTool, Snapshot};
 
 use super::invoke::Decided;
 use super::record::code_of;
 use super::script::Reentry;
 use super::view::View;
+use super::work::{Came, Work, mark_deduplicated, replay_key};
 use super::{CallAnswer, Gateway, RequestContext, arguments, failure, meta, redact};
 
 impl Gateway {
@@ -39,7 +41,10 @@ impl Gateway {
                 record.answered(&answer);
                 answer
             }
-            None => self.call_in(ctx, &view, call, Reentry::default()).await,
+            None => {
+                let call = with_key(&view, with_patience(ctx, &view, call));
+                self.call_in(ctx, &view, call, Reentry::default()).await
+            }
         };
         match answer {
             // Some clients cannot read a 403: to them it is told as a result.
@@ -96,33 +101,32 @@ impl Gateway {
                 return record.refused(Self::refuse(ctx, tool, decision));
             }
         };
-        let (rule, outermost, asked) = (permit.rule().clone(), place.is_outermost(), place.asked());
-        let decided = match self.decided(ctx, view, no, tool, permit, &call, &withheld) {
+        let (rule, is_outermost, asked) = (permit.rule().clone(), place.is_outermost(), place.asked());
+        let hints = view.snapshot.plan(no).map(|plan| &plan.hints);
+        let is_listed = hints.is_some_and(|h| h.dedup.is_some());
+        let (caller, given) = (&ctx.principal.subject, call.request_key.as_deref());
+        let key = match replay_key(caller, tool.id.as_str(), given, is_listed, &call.arguments) {
+            // What a script calls is part of its own call, and repeated or not with that.
+            Ok(key) => key.filter(|_| is_outermost),
+            Err(e) => return record.refused(e.into()),
+        };
+        let decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), &withheld) {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
-        let (started, projection) = (decided.started, decided.projection.clone());
-        let mut shaped = Box::pin(decided.carry_out(self, call.arguments, place)).await;
-        if let Some(answer) = asked.take().filter(|_| outermost) {
+        let (projection, patience) = (decided.projection.clone(), call.wait);
+        let becomes_job = decided.may_queue;
+        let work = Work { decided, no, arguments: call.arguments, withheld, confirmed, rule, place, record };
+        let came = match key {
+            Some(key) => self.run_once(ctx, work, key, patience).await,
+            None if becomes_job => self.run_or_hand_over(ctx, work, patience).await,
+            None => Came::Outcome(work.run(self.clone()).await, None),
+        };
+        if let Some(answer) = asked.take().filter(|_| is_outermost) {
             // The script waits for its client: nothing has come of the call yet.
-            return record.refused(answer);
+            return answer;
         }
-        if let ToolOutcome::Completed(result) = &mut shaped.outcome {
-            note_created(ctx, view, no, result);
-            self.withhold(tool, result, &withheld);
-            add_meta(result, confirmed);
-        }
-        if let Some(kept) = shaped.kept.take() {
-            let budgets = &view.snapshot.settings.budgets;
-            self.keep(budgets, &ctx.principal, tool, kept, &withheld).await;
-        }
-        self.tell(ctx, view, tool, &rule, started, &shaped);
-        record.ended(&shaped);
-        match (shaped.outcome, projection) {
-            // A script that called the tool wants the error itself.
-            (ToolOutcome::Failed(e), Some(projection)) if outermost => in_envelope(&projection, e, ctx),
-            (outcome, _) => CallAnswer::Outcome(outcome),
-        }
+        answer(ctx, came, projection.filter(|_| is_outermost).as_deref())
     }
 
     fn ready_to_send(&self, tool: &Tool, call: &ToolCall) -> Result<(), ToolError> {
@@ -140,10 +144,9 @@ impl Gateway {
         &self,
         ctx: &RequestContext,
         view: &View,
-        no: ToolNo,
-        tool: &Tool,
+        (no, tool): (ToolNo, &Tool),
         permit: Permit,
-        call: &ToolCall,
+        (call, is_outermost): (&ToolCall, bool),
         withheld: &[Arc<str>],
     ) -> Result<Decided, ToolError> {
         let plan = view.snapshot.plan(no);
@@ -160,13 +163,17 @@ impl Gateway {
             withheld: withheld.to_vec(),
             permit,
             started,
-            deadline: started + timeout.min(call.wait),
+            // What a script calls ends with the script; what a caller calls may outlive its patience.
+            deadline: started + if is_outermost { timeout } else { timeout.min(call.wait) },
+            timeout,
+            may_queue: is_outermost && call.wait < timeout,
+            job: None,
         })
     }
 
     /// Takes out what policy withholds. A result that then breaks the schema its tool advertises is marked as
     /// an error, since clients refuse it otherwise; nothing is invented to fill the gap.
-    fn withhold(&self, tool: &Tool, result: &mut ToolResult, fields: &[Arc<str>]) {
+    pub(super) fn withhold(&self, tool: &Tool, result: &mut ToolResult, fields: &[Arc<str>]) {
         if fields.is_empty() {
             return;
         }
@@ -203,10 +210,10 @@ impl Gateway {
     }
 
     /// The one event of a call. No argument, no result, no token is in it.
-    fn tell(
+    pub(super) fn tell(
         &self,
         ctx: &RequestContext,
-        view: &View,
+        generation: Generation,
         tool: &Tool,
         rule: &RuleRef,
         started: std::time::Instant,
@@ -223,7 +230,7 @@ impl Gateway {
             principal.id = %ctx.principal.subject,
             request.id = %ctx.correlation_id,
             policy.rule = %rule,
-            snapshot.generation = view.snapshot.generation.0,
+            snapshot.generation = generation.0,
             error.code = code,
             duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             bytes_in = shaped.bytes_in,
@@ -252,6 +259,49 @@ fn fields(names: &[String], projection: Option<&Projection>) -> Result<Option<Ar
     Ok(Some(Arc::new(fields)))
 }
 
+/// The patience of a direct call: the tool's own where it says one, and little where the client takes a task.
+fn with_patience(ctx: &RequestContext, view: &View, mut call: ToolCall) -> ToolCall {
+    if call.wait != CALL_WAIT {
+        return call;
+    }
+    let own = view.find(&call.tool).and_then(|(no, _)| view.snapshot.plan(no)?.hints.wait);
+    call.wait = own.unwrap_or(CALL_WAIT);
+    if ctx.negotiated.tasks {
+        call.wait = call.wait.min(TASK_WAIT);
+    }
+    call
+}
+
+/// A key among the arguments of a tool that has no such argument is the call's: some clients cannot send `_meta`.
+fn with_key(view: &View, mut call: ToolCall) -> ToolCall {
+    const NAME: &str = "request_key";
+    if call.request_key.is_none() && call.arguments.get(NAME).is_some_and(Value::is_string) {
+        let properties = view.find(&call.tool).map(|(_, tool)| tool.input_schema.value());
+        let has_own = properties.is_some_and(|s| s.pointer("/properties/request_key").is_some());
+        if let (false, Some(Value::String(key))) = (has_own, call.arguments.get(NAME)) {
+            call.request_key = Some(key.clone());
+            call.arguments.shift_remove(NAME);
+        }
+    }
+    call
+}
+
+/// What the caller reads of it. A script that called the tool wants an error itself, not in its envelope.
+fn answer(ctx: &RequestContext, came: Came, projection: Option<&Projection>) -> CallAnswer {
+    match came {
+        Came::Running(job) => CallAnswer::Running(job),
+        Came::Outcome(mut outcome, dedup) => {
+            if matches!(dedup, Some(Dedup::Replayed | Dedup::Joined)) {
+                mark_deduplicated(&mut outcome);
+            }
+            match (outcome, projection) {
+                (ToolOutcome::Failed(e), Some(projection)) => in_envelope(projection, e, ctx),
+                (outcome, _) => CallAnswer::Outcome(outcome),
+            }
+        }
+    }
+}
+
 /// A failure of a tool that promises an envelope is told in it, so that it fits the schema as well.
 fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) -> CallAnswer {
     match projection.failure(&error, &ctx.correlation_id) {
@@ -265,19 +315,19 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
 }
 
 /// Notes what a successful call created as its caller's own, where the pack says where the id stands.
-fn note_created(ctx: &RequestContext, view: &View, no: ToolNo, result: &ToolResult) {
-    let Some(creates) = view.snapshot.plan(no).and_then(|plan| plan.hints.creates.as_ref()) else { return };
+pub(super) fn note_created(ctx: &RequestContext, snapshot: &Snapshot, no: ToolNo, result: &ToolResult) {
+    let Some(creates) = snapshot.plan(no).and_then(|plan| plan.hints.creates.as_ref()) else { return };
     let Some(structured) = result.structured.as_ref().filter(|_| !result.is_error) else { return };
     let id = match structured.value().pointer(&creates.id) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => return,
     };
-    view.snapshot.policy.ledger().created(&ctx.principal.subject, &creates.kind, &id);
+    snapshot.policy.ledger().created(&ctx.principal.subject, &creates.kind, &id);
 }
 
 /// Adds members to the `_meta` of a result.
-fn add_meta(result: &mut ToolResult, members: Option<Value>) {
+pub(super) fn add_meta(result: &mut ToolResult, members: Option<Value>) {
     let Some(Value::Object(members)) = members else { return };
     if let Value::Object(meta) = result.meta.get_or_insert_with(|| Value::Object(Object::new())) {
         meta.extend(members);

@@ -4,10 +4,14 @@ use serde_json::json;
 
 use crate::call::{ErrorCode, ToolError};
 use crate::id::Scope;
+use crate::jobs::{Full, TooMany};
 use crate::policy::{Confirmation, Reason, ScopeChallenge};
 use crate::upstream::{ErrorSource, Retry, UpstreamError};
 
 use super::PendingView;
+
+/// After how many seconds a caller that found no room should look again: jobs end in about that time.
+const RETRY_SECONDS: u64 = 5;
 
 /// What is known of the call that failed.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +130,49 @@ pub(super) fn too_busy(of: Failed<'_>) -> ToolError {
         ),
     )
     .retry_after(1)
+}
+
+/// So many calls wait for the upstream that there is no room to wait. Nothing was sent.
+pub(super) fn queue_full(full: Full, tool: &str) -> ToolError {
+    let message = format!("`{tool}` was not called: {full}. Wait for some of them, then try again.");
+    ToolError::new(ErrorCode::RateLimited, message).retry_after(RETRY_SECONDS)
+}
+
+/// There is no room for another job. Nothing was sent.
+pub(super) fn too_many(full: TooMany) -> ToolError {
+    let message = format!("The call was not made: {full}. Wait for some of them, or cancel some.");
+    ToolError::new(ErrorCode::RateLimited, message).retry_after(RETRY_SECONDS)
+}
+
+/// The key came with other arguments than before. Nothing was sent.
+pub(super) fn replay_collision() -> ToolError {
+    ToolError::new(
+        ErrorCode::ReplayKeyCollision,
+        "This `request_key` was used for a call with other arguments a moment ago; nothing was sent. Repeat that \
+         call with its own arguments, or give this one a new key.",
+    )
+    .field("/request_key")
+}
+
+/// A call with a key could not be written down first, so it was not sent: its promise could not be kept.
+pub(super) fn not_kept() -> ToolError {
+    let message = "The server cannot write down the key of this call, so it was not made. Try again, or tell the \
+                   operator.";
+    ToolError::new(ErrorCode::InternalError, message).retryable()
+}
+
+/// The caller gave up waiting. Nobody reads this but the log.
+pub(super) fn left(read_only: bool) -> ToolError {
+    cancelled(Failed { tool: "the tool", read_only, waited_ms: 0 })
+}
+
+/// docent itself broke off a call; what the upstream did is not known.
+pub(super) fn broke_off() -> ToolError {
+    ToolError::new(
+        ErrorCode::UnknownOutcome,
+        "The server made a mistake and broke off the call. It may have been carried out or not: look first whether \
+         it took effect, and tell the operator.",
+    )
 }
 
 /// The tool is in the catalog, its upstream is not: between two generations, or taken out just now.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{ToolError, ToolOutcome, UpstreamReply, UpstreamRequest};
 use crate::catalog::Tool;
+use crate::jobs::{Job, Slot};
 use crate::json::Object;
 use crate::limits;
 use crate::policy::Permit;
@@ -39,6 +39,12 @@ pub(super) struct Decided {
     pub(super) permit: Permit,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
+    /// How long the upstream may take, once there is a slot for the call.
+    pub(super) timeout: Duration,
+    /// Whether the call may wait for a slot beyond its deadline, since it can go on as a job.
+    pub(super) may_queue: bool,
+    /// The job whose work it is.
+    pub(super) job: Option<Arc<Job>>,
 }
 
 impl Decided {
@@ -81,6 +87,7 @@ impl Decided {
         };
         let _slot = self.slot(gateway).await?;
         let taped = self.ctx.tape.as_ref().map(|tape| (tape, request.clone()));
+        let deadline = self.deadline_from_now(gateway);
         let cancel = self.ctx.cancel.child_token();
         // A caller that is gone takes this future with it: the adapter still hears of it.
         let _told = cancel.clone().drop_guard();
@@ -88,14 +95,14 @@ impl Decided {
             permit: &self.permit,
             name: &self.tool.name,
             request,
-            deadline: self.deadline,
+            deadline,
             cancel: cancel.clone(),
             progress: self.ctx.progress.clone(),
             correlation_id: &self.ctx.correlation_id,
             read_only: self.tool.annotations.is_read_only(),
         };
         let asking = upstream.invoke(call);
-        match self.within_time(gateway, asking, &cancel).await {
+        match self.within_time(gateway, asking, (deadline, &cancel)).await {
             Ended::Answered(answer) => {
                 let config = self.snapshot.upstreams.config(self.tool.upstream.as_str());
                 let secrets = config.map_or(&[][..], UpstreamConfig::echoes);
@@ -129,35 +136,54 @@ impl Decided {
         failure::upstream_failure(error, self.failed(gateway))
     }
 
-    async fn slot(&self, gateway: &Gateway) -> Result<Option<OwnedSemaphorePermit>, ToolError> {
+    async fn slot(&self, gateway: &Gateway) -> Result<Option<Slot>, ToolError> {
         let Some(lane) = self.snapshot.lane(&self.tool.upstream) else { return Ok(None) };
-        if let Ok(slot) = Semaphore::try_acquire_owned(Arc::clone(lane)) {
+        let caller = &self.ctx.principal.subject;
+        if let Some(slot) = lane.try_enter(caller) {
             return Ok(Some(slot));
         }
-        tokio::select! {
-            slot = Semaphore::acquire_owned(Arc::clone(lane)) => Ok(slot.ok()),
-            () = tokio::time::sleep(self.left(gateway)) => Err(failure::too_busy(self.failed(gateway))),
+        let turn = lane.wait(caller).map_err(|full| failure::queue_full(full, &self.tool.wire_name))?;
+        let queued = |is| {
+            if let Some(job) = &self.job {
+                job.set_queued(is);
+            }
+        };
+        let patience = if self.may_queue { limits::JOB_QUEUE_TIME } else { left(gateway, self.deadline) };
+        queued(true);
+        let slot = tokio::select! {
+            slot = turn => Ok(slot),
+            () = tokio::time::sleep(patience) => Err(failure::too_busy(self.failed(gateway))),
             // Nothing was sent: a cancelled write is as harmless as a read here.
             () = self.ctx.cancel.cancelled() => {
                 Err(failure::cancelled(Failed { read_only: true, ..self.failed(gateway) }))
             }
+        };
+        queued(false);
+        // Before anything is sent: after a crash this job must not be taken for one that only waited.
+        if let (Some(job), Ok(_)) = (&self.job, &slot)
+            && let Err(error) = gateway.jobs().began(job).await
+        {
+            tracing::error!(job.id = &*job.id, error = %error, "a job cannot be written down, so it is not sent");
+            return Err(failure::not_kept());
         }
+        slot
     }
 
-    fn left(&self, gateway: &Gateway) -> Duration {
-        self.deadline.saturating_duration_since(gateway.clock().now())
+    /// Until when the upstream may take. A job's time begins with its slot: it may have waited long for that.
+    fn deadline_from_now(&self, gateway: &Gateway) -> Instant {
+        if self.may_queue { gateway.clock().now() + self.timeout } else { self.deadline }
     }
 
     async fn within_time(
         &self,
         gateway: &Gateway,
         asking: impl Future<Output = Result<UpstreamReply, UpstreamError>>,
-        cancel: &CancellationToken,
+        (deadline, cancel): (Instant, &CancellationToken),
     ) -> Ended {
         tokio::pin!(asking);
         let late = tokio::select! {
             answer = &mut asking => return Ended::Answered(answer),
-            () = tokio::time::sleep(self.left(gateway)) => Ended::TimedOut,
+            () = tokio::time::sleep(left(gateway, deadline)) => Ended::TimedOut,
             () = self.ctx.cancel.cancelled() => Ended::Cancelled,
         };
         cancel.cancel();
@@ -235,6 +261,10 @@ impl Decided {
         let run = move || projection.run(&arguments, &facts, &calls, &budget);
         off_the_workers(run).await.unwrap_or_else(failed)
     }
+}
+
+fn left(gateway: &Gateway, deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(gateway.clock().now())
 }
 
 #[derive(Debug)]

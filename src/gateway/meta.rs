@@ -43,6 +43,7 @@ pub(super) async fn call(
         MetaTool::ReadResult => gateway.read_result(&view, &ctx.principal, &given).await,
         MetaTool::Surface => surface::surface(gateway, &view, &given),
         MetaTool::Context => overview::context(&view, &ctx.principal),
+        MetaTool::JobStatus | MetaTool::JobCancel => return job(gateway, ctx, &view, tool, &given).await,
         MetaTool::RunTool => return run(gateway, ctx, view, given, false).await,
         MetaTool::RunReadonlyTool => return run(gateway, ctx, view, given, true).await,
     };
@@ -53,6 +54,23 @@ pub(super) async fn call(
         })),
         Err(e) => e.into(),
     }
+}
+
+/// How a job stands, or its end.
+async fn job(
+    gateway: &Gateway,
+    ctx: &RequestContext,
+    view: &View,
+    tool: MetaTool,
+    given: &Object,
+) -> CallAnswer {
+    let id = args::text(given, "job_id").unwrap_or_default();
+    let patience = args::number(given, "wait_seconds").map(Duration::from_secs);
+    if tool == MetaTool::JobCancel {
+        let patience = patience.unwrap_or(entries::CANCEL_WAIT);
+        return gateway.cancel_job(ctx, id, patience).await.into_call(view.server(), false);
+    }
+    gateway.job(ctx, id, patience.unwrap_or_default()).await.into_call(view.server(), true)
 }
 
 /// Both dispatchers: the named tool goes the way of a direct call.
@@ -79,7 +97,8 @@ async fn run(
     };
     let fields = given.get("fields").and_then(Value::as_array);
     let fields = fields.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    let call = ToolCall { tool: wanted, arguments, wait, request_key: None, fields };
+    let request_key = args::text(&given, "request_key").map(str::to_owned);
+    let call = ToolCall { tool: wanted, arguments, wait, request_key, fields };
     if let Some((_, tool)) = view.find(&call.tool)
         && only_reading
         && !tool.annotations.is_read_only()

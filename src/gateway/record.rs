@@ -97,14 +97,27 @@ impl Record {
         self.edit(|e| (e.tool, e.decision) = (Arc::from(name), "permit"));
     }
 
-    /// What the replay cache did.
-    #[expect(dead_code, reason = "the replay cache tells it")]
-    pub(super) fn dedup(&mut self, dedup: Dedup) {
-        self.edit(|e| e.dedup = Some(dedup));
+    /// It was not carried out, because an equal call was: this came of that one.
+    pub(super) fn deduplicated(mut self, dedup: Dedup, outcome: &ToolOutcome) {
+        let code = code_of(outcome);
+        self.edit(|e| {
+            e.dedup = Some(dedup);
+            e.code = code;
+            e.outcome = match dedup {
+                Dedup::Collision => Outcome::Refused,
+                _ if code.is_empty() => Outcome::Ok,
+                _ => Outcome::Error,
+            };
+        });
+    }
+
+    /// It waits for an equal call that goes on as a job.
+    pub(super) fn joined(mut self, job: &str) {
+        self.edit(|e| e.dedup = Some(Dedup::Joined));
+        self.job(job, true);
     }
 
     /// The job that the call became, or whose work it is. `pending`: the end is told by another record.
-    #[expect(dead_code, reason = "jobs tell it")]
     pub(super) fn job(&mut self, id: &str, pending: bool) {
         self.edit(|e| {
             e.job = Some(Arc::from(id));
@@ -123,6 +136,8 @@ impl Record {
             CallAnswer::CannotAsk(_) => ErrorCode::UnsupportedCapability.as_str(),
             CallAnswer::BadState => ErrorCode::InvalidArgument.as_str(),
             CallAnswer::Outcome(outcome) => code_of(outcome),
+            // Nothing that was refused runs on.
+            CallAnswer::Running(_) => "",
         };
         self.edit(|e| (e.outcome, e.code) = (Outcome::Refused, code));
         answer

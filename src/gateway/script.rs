@@ -141,6 +141,8 @@ impl ScriptCalls for Calls {
             CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
             // Only the outermost call may ask its client.
             CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => Err(failure::internal()),
+            // A call inside a script is waited for to its end.
+            CallAnswer::Running(_) => Err(failure::internal()),
         }
     }
 

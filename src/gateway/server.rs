@@ -6,11 +6,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::audit::Audit;
-use crate::cache::ClassCache;
+use crate::cache::{ClassCache, Replays};
 use crate::call::{ToolError, ToolOutcome};
 use crate::clock::Clock;
 use crate::cursor::CursorKey;
 use crate::id::Generation;
+use crate::jobs::{Job, Jobs};
 use crate::policy::DiscoveryMode;
 use crate::schema::{SchemaText, Validators};
 use crate::snapshot::{MetaTool, Publisher, Snapshot};
@@ -44,6 +45,8 @@ struct Shared {
     agent_rosters: ClassCache<AgentRoster>,
     audit: Audit,
     savings: Savings,
+    jobs: Jobs,
+    replays: Replays<Arc<Job>, Arc<ToolOutcome>>,
 }
 
 /// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
@@ -76,6 +79,7 @@ impl Gateway {
     pub fn with(publisher: Arc<Publisher>, clock: Clock, services: Services) -> Self {
         let Services { validators, store, audit } = services;
         let (announced, _) = watch::channel(publisher.current().generation);
+        let jobs = Jobs::new(clock.clone(), store.clone());
         Self(Arc::new(Shared {
             publisher,
             clock,
@@ -91,6 +95,8 @@ impl Gateway {
             agent_tables: ClassCache::default(),
             agent_rosters: ClassCache::default(),
             savings: Savings::default(),
+            jobs,
+            replays: Replays::default(),
         }))
     }
 
@@ -151,6 +157,16 @@ impl Gateway {
     /// The audit: the newest records and how it does.
     pub fn audit(&self) -> &Audit {
         &self.0.audit
+    }
+
+    /// The jobs of this process and the way to those of others.
+    pub fn jobs(&self) -> &Jobs {
+        &self.0.jobs
+    }
+
+    /// Equal calls and their answers.
+    pub fn replays(&self) -> &Replays<Arc<Job>, Arc<ToolOutcome>> {
+        &self.0.replays
     }
 
     pub(super) fn announced(&self) -> &watch::Sender<Generation> {

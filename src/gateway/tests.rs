@@ -4,6 +4,7 @@ mod audit;
 mod calls;
 mod discovery;
 mod meta_tools;
+mod survive;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use super::{CallAnswer, Gateway, RequestContext};
 use crate::call::{ReplyBody, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest};
@@ -25,8 +27,8 @@ use crate::schema::SchemaText;
 use crate::secret::Resolver;
 use crate::snapshot::{self, Home, Publisher, ServerSettings};
 use crate::upstream::{
-    CallHints, Discovered, Discovery, Invocation, Upstream, UpstreamConfig, UpstreamError, UpstreamSet,
-    UpstreamState, UpstreamStatus,
+    CallHints, Discovered, Discovery, ErrorSource, Invocation, Retry, Upstream, UpstreamConfig,
+    UpstreamError, UpstreamSet, UpstreamState, UpstreamStatus,
 };
 
 /// What the fake does with a call.
@@ -40,6 +42,10 @@ enum Act {
     Fail(UpstreamError),
     /// Never answers; notes a cancel.
     Hang,
+    /// Answers its number once it is let go; a cancel ends it.
+    Hold,
+    /// Panics.
+    Panic,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,7 @@ struct Fake {
     act: Mutex<Act>,
     calls: AtomicUsize,
     cancelled: AtomicBool,
+    go: Semaphore,
 }
 
 impl Fake {
@@ -70,7 +77,7 @@ impl Upstream for Fake {
     }
 
     fn invoke<'a>(&'a self, call: Invocation<'a>) -> BoxFuture<'a, Result<UpstreamReply, UpstreamError>> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let act = self.act.lock().unwrap().clone();
         Box::pin(async move {
             let body = match act {
@@ -90,6 +97,20 @@ impl Upstream for Fake {
                     std::future::pending::<()>().await;
                     ReplyBody::Empty
                 }
+                Act::Hold => {
+                    if let Some(sink) = &call.progress {
+                        sink.report(1.0, Some(2.0), Some("held"));
+                    }
+                    tokio::select! {
+                        go = self.go.acquire() => go.unwrap().forget(),
+                        () = call.cancel.cancelled() => {
+                            self.cancelled.store(true, Ordering::SeqCst);
+                            return Err(UpstreamError::new(ErrorSource::Cancelled, Retry::Unknown, "cancelled"));
+                        }
+                    }
+                    ReplyBody::Value(json!({ "call": number }))
+                }
+                Act::Panic => panic!("on purpose"),
             };
             Ok(UpstreamReply { status: 200, headers: Vec::new(), body, warnings: Vec::new() })
         })
@@ -146,19 +167,23 @@ struct World {
 impl World {
     /// The named tools besides `count` numbered ones.
     fn new(count: usize, settings: ServerSettings) -> Self {
+        let hints = CallHints { timeout: Duration::from_millis(200), ..CallHints::default() };
+        Self::with_hints(count, settings, &hints)
+    }
+
+    /// The same with tools that take as long as these hints say.
+    fn with_hints(count: usize, settings: ServerSettings, hints: &CallHints) -> Self {
         let named = ["read", "write", "hidden", "deploy", "confirm"].map(str::to_owned);
         let tools = named.into_iter().chain((0..count).map(|n| format!("n{n:05}")));
-        let tools = tools.map(|name| Discovered {
-            tool: tool(&name),
-            projection: None,
-            hints: CallHints { timeout: Duration::from_millis(200), ..CallHints::default() },
-        });
+        let tools =
+            tools.map(|name| Discovered { tool: tool(&name), projection: None, hints: hints.clone() });
         let discovery = Discovery { tools: tools.collect(), complete: true, ..Discovery::default() };
         let fake = Arc::new(Fake {
             id: UpstreamId::parse("fake").unwrap(),
             act: Mutex::new(Act::Echo),
             calls: AtomicUsize::new(0),
             cancelled: AtomicBool::new(false),
+            go: Semaphore::new(0),
         });
         let mut mistakes = Diagnostics::default();
         let config = SourceFile::new("scripts/fake/upstream.toml", "kind = \"script\"\nconcurrency = 2\n");

@@ -90,7 +90,8 @@ impl Initialize {
     /// The extensions of the session. 2025-03-26 has no structured results, so nothing is negotiated there.
     pub(super) fn negotiated(&self, revision: Revision) -> Negotiated {
         if revision.is_structured() {
-            extensions::negotiated(self.capabilities.as_ref())
+            // Tasks of this kind came with the stateless wire; a session has the job tools.
+            Negotiated { tasks: false, ..extensions::negotiated(self.capabilities.as_ref()) }
         } else {
             Negotiated::default()
         }

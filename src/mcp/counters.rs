@@ -23,12 +23,21 @@ pub enum Outcome {
     Cancelled,
     /// With a question to the person in front of the client.
     Asked,
+    /// It goes on as a job.
+    Running,
 }
 
 impl Outcome {
     /// All of them, in the order of the counters.
-    pub const ALL: [Self; 6] =
-        [Self::Completed, Self::Failed, Self::Unknown, Self::Challenged, Self::Cancelled, Self::Asked];
+    pub const ALL: [Self; 7] = [
+        Self::Completed,
+        Self::Failed,
+        Self::Unknown,
+        Self::Challenged,
+        Self::Cancelled,
+        Self::Asked,
+        Self::Running,
+    ];
 
     /// The label.
     pub fn as_str(self) -> &'static str {
@@ -39,6 +48,7 @@ impl Outcome {
             Self::Challenged => "challenged",
             Self::Cancelled => "cancelled",
             Self::Asked => "asked",
+            Self::Running => "running",
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::limits::LIST_TTL;
 /// The capabilities that have methods behind them, and the extensions where results can carry them.
 fn capabilities(server: &str, revision: Revision) -> Value {
     if revision.is_structured() {
-        json!({ "tools": { "listChanged": true }, "extensions": extensions::offered(server) })
+        json!({ "tools": { "listChanged": true }, "extensions": extensions::offered(server, revision) })
     } else {
         json!({ "tools": { "listChanged": true } })
     }

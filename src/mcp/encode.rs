@@ -47,6 +47,17 @@ impl ResultWriter {
         write_json(self.member(name), value);
     }
 
+    /// Starts an object that stands alone or inside of another one.
+    pub(super) fn bare() -> Self {
+        Self { buffer: b"{".to_vec(), empty: true }
+    }
+
+    /// Ends a bare object.
+    pub(super) fn object(mut self) -> Vec<u8> {
+        self.buffer.push(b'}');
+        self.buffer
+    }
+
     /// Ends the response. On the stateless wire every result has its type and the server's name.
     pub(super) fn finish(self, revision: Revision, meta: Option<Value>, server: &Value) -> Bytes {
         self.finish_as("complete", revision, meta, server)
@@ -181,12 +192,11 @@ pub(super) fn tool_outcome(
 /// command line).
 pub fn call_tool_result(tool: &str, correlation_id: &str, outcome: ToolOutcome) -> Value {
     let form = Form { revision: Revision::NEWEST_SESSION, is_canonical: false };
-    let mut writer = ResultWriter { buffer: b"{".to_vec(), empty: true };
+    let mut writer = ResultWriter::bare();
     if let Some(meta) = tool_outcome(&mut writer, form, tool, correlation_id, outcome) {
         writer.put("_meta", &meta);
     }
-    writer.buffer.push(b'}');
-    serde_json::from_str(&String::from_utf8_lossy(&writer.buffer)).unwrap_or_default()
+    serde_json::from_str(&String::from_utf8_lossy(&writer.object())).unwrap_or_default()
 }
 
 /// The envelope of a failure (seed 001), for models as text and for programs as data.

@@ -12,10 +12,14 @@ use crate::gateway::Negotiated;
 use crate::json::{self, JsonText};
 use crate::snapshot::MetaTool;
 
+use super::revision::Revision;
+
 /// The list is the entry catalog, and a result stands once, in `structuredContent.result`.
 const PROGRESSIVE: &str = "dev.docent/progressive-tool-discovery";
 /// The agents draft: with it the list is always complete.
 const AGENTS: &str = "io.modelcontextprotocol/agents";
+/// Long calls are answered with tasks, on the stateless wire (SEP-2663).
+const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// The version of the first that is spoken here.
 const VERSION: u64 = 1;
 /// What the text half of a canonical result says.
@@ -23,9 +27,9 @@ const RESULT_POINTER: &str = "Canonical result: structuredContent.result";
 /// What the text half of a canonical failure says.
 const ERROR_POINTER: &str = "Canonical error: structuredContent";
 
-/// `capabilities.extensions`.
-pub(super) fn offered(server: &str) -> Value {
-    json!({
+/// `capabilities.extensions`. Tasks are an extension of the stateless wire only.
+pub(super) fn offered(server: &str, revision: Revision) -> Value {
+    let mut all = json!({
         PROGRESSIVE: {
             "version": VERSION,
             "discoveryTool": &*MetaTool::SearchTools.wire_name(server),
@@ -33,7 +37,16 @@ pub(super) fn offered(server: &str) -> Value {
             "compatibilityText": "pointer",
         },
         AGENTS: { "listChanged": true },
-    })
+    });
+    if let (true, Some(members)) = (revision.is_stateless(), all.as_object_mut()) {
+        members.insert(TASKS.to_owned(), json!({}));
+    }
+    all
+}
+
+/// What a client has to declare for the methods of tasks, as the capabilities of MCP 2026-07-28.
+pub(super) fn tasks_required() -> Value {
+    json!({ "requiredCapabilities": { "extensions": { TASKS: {} } } })
 }
 
 /// The extensions in a client's capabilities. One of another version than is offered is not negotiated.
@@ -44,6 +57,7 @@ pub(super) fn negotiated(capabilities: Option<&Value>) -> Negotiated {
     let has = |name| capabilities.and_then(|c| c.get(name));
     Negotiated {
         progressive: declared(PROGRESSIVE).is_some_and(same_version),
+        tasks: declared(TASKS).is_some(),
         agents: declared(AGENTS).is_some(),
         elicitation: has("elicitation").is_some_and(takes_forms),
         sampling: has("sampling").is_some_and(Value::is_object),

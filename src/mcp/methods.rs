@@ -21,6 +21,12 @@ pub(super) enum Method {
     ListAgents,
     /// An agent with its instructions and tools.
     GetAgent,
+    /// How a task stands, with its result in the end.
+    GetTask,
+    /// Answers to what a task asked its client.
+    UpdateTask,
+    /// Asks for a task's end.
+    CancelTask,
 }
 
 struct Row {
@@ -37,7 +43,7 @@ const SESSION: Revision = Revision::NEWEST_SESSION;
 const STATELESS: Revision = Revision::V2026_07_28;
 
 /// Every method and the revisions that have it. Capabilities are announced in `discover.rs`, beside this.
-const METHODS: [Row; 8] = [
+const METHODS: [Row; 11] = [
     Row { name: "initialize", method: Method::Initialize, since: FIRST, until: SESSION },
     Row { name: "ping", method: Method::Ping, since: FIRST, until: SESSION },
     Row { name: "server/discover", method: Method::Discover, since: STATELESS, until: STATELESS },
@@ -46,6 +52,9 @@ const METHODS: [Row; 8] = [
     Row { name: "tools/call", method: Method::CallTool, since: FIRST, until: STATELESS },
     Row { name: "agents/list", method: Method::ListAgents, since: EXTENDED, until: STATELESS },
     Row { name: "agents/get", method: Method::GetAgent, since: EXTENDED, until: STATELESS },
+    Row { name: "tasks/get", method: Method::GetTask, since: STATELESS, until: STATELESS },
+    Row { name: "tasks/update", method: Method::UpdateTask, since: STATELESS, until: STATELESS },
+    Row { name: "tasks/cancel", method: Method::CancelTask, since: STATELESS, until: STATELESS },
 ];
 
 impl Method {
@@ -71,6 +80,9 @@ mod tests {
             ("subscriptions/listen", false, true),
             ("tools/list", true, true),
             ("tools/call", true, true),
+            ("tasks/get", false, true),
+            ("tasks/result", false, false),
+            ("tasks/list", false, false),
             ("resources/list", false, false),
             ("TOOLS/LIST", false, false),
         ] {

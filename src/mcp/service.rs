@@ -2,21 +2,30 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::audit::Audit;
+use crate::cache::ReplayCounts;
 use crate::call::ToolCall;
 use crate::gateway::{
-    AgentAnswer, AgentPage, CallAnswer, Gateway, ListError, Readiness, RequestContext, Saved, Surface,
-    ToolPage,
+    AgentAnswer, AgentPage, CallAnswer, Gateway, JobAnswer, ListError, Readiness, RequestContext, Saved,
+    Surface, ToolPage,
 };
 use crate::id::Generation;
+use crate::jobs::{JobCounts, JobView};
 
 use super::params::{HeaderParam, KEYWORD, header_params};
 
 /// A call under way.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = CallAnswer> + Send + 'a>>;
+
+/// A job that is looked at.
+pub type JobFuture<'a> = Pin<Box<dyn Future<Output = JobAnswer> + Send + 'a>>;
+
+/// The caller's jobs on their way.
+pub type JobsFuture<'a> = Pin<Box<dyn Future<Output = Vec<JobView>> + Send + 'a>>;
 
 /// The use cases that have a method on the wire. [`Gateway`] is the one behind a server; tests of the wire
 /// bring their own, so that every answer can be provoked.
@@ -35,6 +44,27 @@ pub trait Service: Send + Sync + 'static {
     fn get_agent(&self, ctx: &RequestContext, name: &str) -> AgentAnswer;
     /// The digest of the agents that this caller is shown now.
     fn agent_surface(&self, ctx: &RequestContext) -> Surface;
+    /// How a job of this caller stands, once it has ended or `patience` is over.
+    fn job<'a>(&'a self, _ctx: &'a RequestContext, _id: &'a str, _patience: Duration) -> JobFuture<'a> {
+        Box::pin(std::future::ready(JobAnswer::Unknown))
+    }
+    /// The same after asking for its end.
+    fn cancel_job<'a>(
+        &'a self,
+        _ctx: &'a RequestContext,
+        _id: &'a str,
+        _patience: Duration,
+    ) -> JobFuture<'a> {
+        Box::pin(std::future::ready(JobAnswer::Unknown))
+    }
+    /// The caller's jobs, newest first.
+    fn list_jobs<'a>(&'a self, _ctx: &'a RequestContext) -> JobsFuture<'a> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+    /// What is counted of jobs and of equal calls.
+    fn job_counts(&self) -> (JobCounts, ReplayCounts) {
+        Default::default()
+    }
     /// The arguments of a tool that a client has to repeat as `Mcp-Param-*` headers. Nothing for a tool that
     /// is unknown or hidden, so that the header checks betray neither.
     fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam>;
@@ -86,6 +116,22 @@ impl Service for Gateway {
 
     fn agent_surface(&self, ctx: &RequestContext) -> Surface {
         self.agent_surface(ctx)
+    }
+
+    fn job<'a>(&'a self, ctx: &'a RequestContext, id: &'a str, patience: Duration) -> JobFuture<'a> {
+        Box::pin(self.job(ctx, id, patience))
+    }
+
+    fn cancel_job<'a>(&'a self, ctx: &'a RequestContext, id: &'a str, patience: Duration) -> JobFuture<'a> {
+        Box::pin(self.cancel_job(ctx, id, patience))
+    }
+
+    fn list_jobs<'a>(&'a self, ctx: &'a RequestContext) -> JobsFuture<'a> {
+        Box::pin(self.list_jobs(ctx))
+    }
+
+    fn job_counts(&self) -> (JobCounts, ReplayCounts) {
+        (self.jobs().counts(), self.replays().counts())
     }
 
     fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam> {

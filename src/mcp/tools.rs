@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::ask;
@@ -45,6 +46,23 @@ struct CallMeta {
     /// The members of the result that are wanted, as `fields` of `run_tool`.
     #[serde(rename = "dev.docent/fields", default)]
     fields: Vec<String>,
+    /// The caller's own key for a call that it may repeat, in the spellings that are in use.
+    #[serde(rename = "dev.docent/request_key")]
+    own: Option<Value>,
+    request_key: Option<Value>,
+    #[serde(rename = "requestKey")]
+    camel: Option<Value>,
+}
+
+impl CallMeta {
+    /// The key as text; one that is no text is refused, not dropped: its sender relies on it.
+    fn key(&mut self) -> Result<Option<String>, RpcError> {
+        match self.own.take().or(self.request_key.take()).or(self.camel.take()) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(key)) => Ok(Some(key)),
+            Some(_) => Err(RpcError::invalid_params("`_meta.request_key` must be a string")),
+        }
+    }
 }
 
 /// The name and the arguments of a call; none is an empty object.
@@ -99,12 +117,15 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Answer {
-        let (tool, arguments, meta) = match read_call(params) {
+        let call = read_call(params).and_then(|(tool, arguments, mut meta)| {
+            let request_key = meta.key()?;
+            Ok(ToolCall { tool, arguments, wait: CALL_WAIT, request_key, fields: meta.fields })
+        });
+        let call = match call {
             Ok(call) => call,
             Err(error) => return Answer::Failed(error),
         };
         let cancel = exchange.ctx.cancel.clone();
-        let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: meta.fields };
         let running = AssertUnwindSafe(Arc::clone(self).run_call(exchange, id.clone(), call)).catch_unwind();
         let mut running = Outliving::new(running);
         let answer = tokio::select! {
@@ -181,6 +202,10 @@ impl Mcp {
                 self.counters.count(Outcome::Failed);
                 let why = "`requestState` is not one that was given for this call: send the call without it";
                 Answer::Failed(RpcError::invalid_params(why))
+            }
+            CallAnswer::Running(job) => {
+                self.counters.count(Outcome::Running);
+                Answer::Done(self.running(&exchange, &id, &tool, &job))
             }
             CallAnswer::Outcome(outcome) => {
                 self.counters.count(match &outcome {

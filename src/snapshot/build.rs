@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::Semaphore;
-
 use crate::catalog::{Catalog, CatalogBuilder, Hash, Tool};
 use crate::cursor::Digest;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::id::{Generation, ToolId, UpstreamId};
+use crate::jobs::{self, Lane};
+use crate::limits::CALL_WAIT;
 use crate::policy::{PolicySet, PolicyTables};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
@@ -146,6 +146,11 @@ fn compile(projector: &Projector, found: &Discovered, own: &mut Diagnostics) -> 
     if let Some(schema) = projection.as_ref().and_then(|p| p.output_schema()) {
         tool.output_schema = Some(schema.clone());
     }
+    // A direct call that can outlast its caller's patience has two kinds of answers; a client that checks results
+    // must know of both.
+    if found.hints.timeout > found.hints.wait.unwrap_or(CALL_WAIT) {
+        tool.output_schema = tool.output_schema.as_ref().map(jobs::or_running);
+    }
     Some((tool, CallPlan { projection, hints: found.hints.clone() }))
 }
 
@@ -168,11 +173,13 @@ fn catalog(
 }
 
 /// How many calls each upstream takes at once. A lane lives on while its width stays, calls in it included.
-fn lanes(upstreams: &UpstreamSet, previous: Option<&Snapshot>) -> BTreeMap<UpstreamId, super::Lane> {
+fn lanes(upstreams: &UpstreamSet, previous: Option<&Snapshot>) -> BTreeMap<UpstreamId, Arc<Lane>> {
     let lane = |id: &UpstreamId| {
-        let width = upstreams.config(id.as_str())?.concurrency.max(1);
-        let kept = previous.and_then(|p| p.lanes.get(id)).filter(|l| l.width == width).cloned();
-        let lane = kept.unwrap_or_else(|| super::Lane { width, slots: Arc::new(Semaphore::new(width)) });
+        let config = upstreams.config(id.as_str())?;
+        let width = config.concurrency.max(1);
+        let shape = (width, config.concurrency_per_caller.unwrap_or(width).clamp(1, width));
+        let kept = previous.and_then(|p| p.lanes.get(id)).filter(|l| l.shape() == shape).cloned();
+        let lane = kept.unwrap_or_else(|| Lane::new(shape.0, shape.1));
         Some((id.clone(), lane))
     };
     upstreams.ids().filter_map(lane).collect()

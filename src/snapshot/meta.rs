@@ -13,6 +13,10 @@ pub enum MetaTool {
     RunTool,
     /// Runs a permitted tool that only reads.
     RunReadonlyTool,
+    /// How a job stands, with its result in the end.
+    JobStatus,
+    /// Ends a job.
+    JobCancel,
     /// Categories and their sizes.
     ListCategories,
     /// A part of a result that did not fit.
@@ -24,15 +28,17 @@ pub enum MetaTool {
 }
 
 /// Suffixes that later tools of the contract take: kept free from the start, so that no tool is renamed then.
-const LATER: [&str; 4] = ["job_status", "job_cancel", "upload_file", "list_files"];
+const LATER: [&str; 2] = ["upload_file", "list_files"];
 
 impl MetaTool {
     /// All of them, in the order of listing.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::SearchTools,
         Self::DescribeTool,
         Self::RunTool,
         Self::RunReadonlyTool,
+        Self::JobStatus,
+        Self::JobCancel,
         Self::ListCategories,
         Self::ReadResult,
         Self::Surface,
@@ -46,6 +52,8 @@ impl MetaTool {
             Self::DescribeTool => "describe_tool",
             Self::RunTool => "run_tool",
             Self::RunReadonlyTool => "run_readonly_tool",
+            Self::JobStatus => "job_status",
+            Self::JobCancel => "job_cancel",
             Self::ListCategories => "list_categories",
             Self::ReadResult => "read_result",
             Self::Surface => "surface",
@@ -84,6 +92,6 @@ mod tests {
             assert!(MetaTool::reserved("my_docent").contains(&name.to_string()));
             assert!(name.len() <= WIRE_NAME_BYTES_MAX);
         }
-        assert_eq!(MetaTool::of("docent", "docent_job_status"), None, "not built yet, so not answered");
+        assert_eq!(MetaTool::of("docent", "docent_list_files"), None, "not built yet, so not answered");
     }
 }

@@ -8,12 +8,13 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::instances::{self, Instance};
 use super::{BUSY, BYTES_MAX, FAMILIES, Family, Opening, READERS, StoreError};
+use crate::clock::Clock;
 
-/// The file of the state, beside which SQLite keeps `state.db-wal` and `state.db-shm`.
+/// The file of the state, beside which `SQLite` keeps `state.db-wal` and `state.db-shm`.
 const FILE: &str = "state.db";
 /// Held while the directory is opened, so that two openers come one after the other.
 const LOCK: &str = "state.lock";
-/// Bytes of a page; SQLite's own default, named because [`BYTES_MAX`] is counted in pages.
+/// Bytes of a page; `SQLite`'s own default, named because [`BYTES_MAX`] is counted in pages.
 const PAGE_BYTES: u64 = 4_096;
 /// Bytes that the log of writes keeps after a checkpoint.
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
@@ -58,7 +59,7 @@ pub(super) fn on_disk(data: &Path) -> Result<Opened, StoreError> {
             "{FILE}: `{name}` was written by a newer docent. Run that version, or give another directory with `--data DIR`"
         )),
     })?;
-    let opening = Opening { alive };
+    let opening = Opening { alive, now_ms: Clock::system().unix_ms() };
     for opened in FAMILIES.iter().filter_map(|f| f.opened) {
         opened(&connection, &opening).map_err(sql)?;
     }
@@ -113,7 +114,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Why the tables are not as this version needs them.
 #[derive(Debug)]
 pub(super) enum Migration {
-    /// SQLite refused.
+    /// `SQLite` refused.
     Sql(rusqlite::Error),
     /// A family has more migrations behind it than this version knows.
     Newer(&'static str),

@@ -14,7 +14,11 @@ fn job(store: &Store, id: &str, state: &str) -> JobRow {
         created_ms: 10,
         updated_ms: 10,
         expires_ms: 1_000,
+        shown: true,
         cancel: false,
+        replay_key: None,
+        args: None,
+        replay_until_ms: 0,
         outcome: None,
     }
 }
@@ -27,11 +31,11 @@ async fn state(store: &Store, id: &str) -> Option<String> {
 async fn what_was_written_is_there_after_a_restart_and_running_jobs_are_lost() {
     let dir = tempfile::tempdir().unwrap();
     let first = Store::open(dir.path()).unwrap();
-    for (id, at) in [("a", "queued"), ("b", "working"), ("c", "completed")] {
-        first.put_job(job(&first, id, at)).await.unwrap();
+    for (id, at) in [("a", "queued"), ("b", "running"), ("c", "completed")] {
+        first.put_job(job(&first, id, at), 9).await.unwrap();
     }
     let beside = Store::open(dir.path()).unwrap();
-    assert_eq!(state(&beside, "b").await.as_deref(), Some("working"), "its process is alive");
+    assert_eq!(state(&beside, "b").await.as_deref(), Some("running"), "its process is alive");
     drop((first, beside));
     let second = Store::open(dir.path()).unwrap();
     let after = [state(&second, "a").await, state(&second, "b").await, state(&second, "c").await];
@@ -41,7 +45,7 @@ async fn what_was_written_is_there_after_a_restart_and_running_jobs_are_lost() {
 #[tokio::test]
 async fn a_job_is_its_callers_and_ends_with_its_time() {
     for store in [Store::in_memory(), Store::open(tempfile::tempdir().unwrap().path()).unwrap()] {
-        store.put_job(job(&store, "a", "completed")).await.unwrap();
+        store.put_job(job(&store, "a", "completed"), 9).await.unwrap();
         assert!(store.job("ann", "a", 999).await.unwrap().is_some());
         assert!(store.job("ann", "a", 1_000).await.unwrap().is_none(), "expired, swept or not");
         assert!(store.job("bob", "a", 20).await.unwrap().is_none());
@@ -55,13 +59,13 @@ async fn a_job_is_its_callers_and_ends_with_its_time() {
 async fn a_wish_for_the_end_reaches_the_process_that_runs_the_job_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let (runs, asks) = (Store::open(dir.path()).unwrap(), Store::open(dir.path()).unwrap());
-    runs.put_job(job(&runs, "a", "working")).await.unwrap();
+    runs.put_job(job(&runs, "a", "running"), 9).await.unwrap();
     asks.ask_job_to_end("bob", "a").await.unwrap();
     assert!(runs.jobs_to_end().await.unwrap().is_empty(), "another caller's wish is none");
     asks.ask_job_to_end("ann", "a").await.unwrap();
     assert_eq!(runs.jobs_to_end().await.unwrap(), ["a"]);
     assert!(asks.jobs_to_end().await.unwrap().is_empty());
-    runs.put_job(job(&runs, "a", "completed")).await.unwrap();
+    runs.put_job(job(&runs, "a", "completed"), 9).await.unwrap();
     assert!(runs.jobs_to_end().await.unwrap().is_empty());
 }
 
@@ -77,7 +81,7 @@ async fn one_write_that_fails_or_panics_takes_no_other_with_it() {
         assert!(db.is_autocommit(), "a fault in an operation");
         Ok(())
     });
-    let works = store.put_job(job(&store, "a", "working"));
+    let works = store.put_job(job(&store, "a", "running"), 9);
     let (fails, panics, works) = tokio::join!(fails, panics, works);
     assert!(matches!(fails, Err(StoreError::Failed(_))));
     assert!(matches!(panics, Err(StoreError::Closed)));
@@ -86,7 +90,7 @@ async fn one_write_that_fails_or_panics_takes_no_other_with_it() {
         db.query_row("SELECT count(*) FROM families WHERE name = 'half'", [], |r| r.get::<_, i64>(0))
     });
     assert_eq!(half.await.unwrap(), 0, "what a failed write had done is undone");
-    assert_eq!(state(&store, "a").await.as_deref(), Some("working"));
+    assert_eq!(state(&store, "a").await.as_deref(), Some("running"));
 }
 
 #[test]

@@ -16,8 +16,9 @@ use axum::http::{HeaderMap, Response, Uri};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::api::identify;
 use super::body::{self, BodyRefusal};
-use super::http::{Server, caller, host};
+use super::http::{Server, host};
 use super::reply::{failure, json_value, with_authenticate};
 use crate::audit::Query;
 use crate::call::{ErrorCode, ToolError};
@@ -35,11 +36,7 @@ const ADMIN: &str = "docent:admin";
 pub(super) async fn admin(server: &Server, parts: &Parts) -> Result<Arc<Principal>, Box<Response<Body>>> {
     let access = server.access.current();
     let host = host(&parts.headers);
-    let who = caller(&access, &parts.headers).await.map_err(|why| {
-        let (status, challenge) = access.unauthorized(why, host);
-        let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
-        Box::new(with_authenticate(failure(status, &error), &challenge))
-    })?;
+    let who = identify(&access, &parts.headers).await?;
     if who.has_scope(ADMIN) {
         return Ok(who);
     }

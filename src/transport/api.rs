@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::Response;
-use serde_json::Value;
+use axum::http::{HeaderMap, Response};
+use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::access::Access;
 use super::http::{Server, caller, host};
 use super::reply::{failure, json_value, with_authenticate};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
-use crate::gateway::{CallAnswer, RequestContext, challenge_error};
+use crate::gateway::{CallAnswer, JobReport, RequestContext, challenge_error};
 use crate::json::Object;
 use crate::limits::CALL_WAIT;
+use crate::policy::Principal;
 use crate::snapshot::MetaTool;
 
 /// Parameters of a search that are numbers in the tool's schema.
@@ -24,13 +26,9 @@ const NUMBERS: [&str; 2] = ["limit", "budget_tokens"];
 pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
     let (parts, _) = request.into_parts();
     let access = server.access.current();
-    let who = match caller(&access, &parts.headers).await {
+    let who = match identify(&access, &parts.headers).await {
         Ok(who) => who,
-        Err(why) => {
-            let (status, challenge) = access.unauthorized(why, host(&parts.headers));
-            let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
-            return with_authenticate(failure(status, &error), &challenge);
-        }
+        Err(refusal) => return *refusal,
     };
     let arguments = match arguments(parts.uri.query().unwrap_or_default()) {
         Ok(arguments) => arguments,
@@ -40,24 +38,56 @@ pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) 
     let tool = MetaTool::SearchTools.wire_name(&service.name()).to_string();
     let ctx = RequestContext::new(who, server.mcp.correlation_id());
     let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: Vec::new() };
-    match service.call_tool(&ctx, call).await {
-        CallAnswer::Outcome(ToolOutcome::Completed(result)) => json_value(200, &result.structured),
+    let answer = service.call_tool(&ctx, call).await;
+    respond(answer, &service.name(), &access, host(&parts.headers))
+}
+
+/// The caller of a request, or what it is told instead.
+pub(super) async fn identify(
+    access: &Access,
+    headers: &HeaderMap,
+) -> Result<Arc<Principal>, Box<Response<Body>>> {
+    caller(access, headers).await.map_err(|why| {
+        let (status, challenge) = access.unauthorized(why, host(headers));
+        let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
+        Box::new(with_authenticate(failure(status, &error), &challenge))
+    })
+}
+
+/// The answer of a call: the structured half of its result, else its text; 202 for one that goes on as a job.
+pub(super) fn respond(
+    answer: CallAnswer,
+    server: &str,
+    access: &Access,
+    host: Option<&str>,
+) -> Response<Body> {
+    match answer {
+        CallAnswer::Outcome(ToolOutcome::Completed(result)) => match &result.structured {
+            Some(structured) => json_value(200, structured),
+            None => json_value(
+                200,
+                &json!({ "text": result.text, "content": result.blocks, "isError": result.is_error }),
+            ),
+        },
         CallAnswer::Outcome(ToolOutcome::Failed(error)) => failure(status(error.code), &error),
+        CallAnswer::Running(job) => json_value(202, &JobReport::of(&job, server)),
         CallAnswer::Challenge(challenge) => {
-            let header = access.insufficient_scope(&challenge, host(&parts.headers));
+            let header = access.insufficient_scope(&challenge, host);
             with_authenticate(failure(403, &challenge_error(&challenge)), &header)
         }
         CallAnswer::UnknownTool | CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
-            failure(404, &ToolError::new(ErrorCode::NotFound, "This server has no search."))
+            failure(404, &ToolError::new(ErrorCode::NotFound, "There is no such tool for you."))
         }
     }
 }
 
-fn status(code: ErrorCode) -> u16 {
+/// The HTTP status of a tool's error.
+pub(super) fn status(code: ErrorCode) -> u16 {
     match code {
         ErrorCode::InvalidArgument | ErrorCode::BudgetTooSmall | ErrorCode::StaleCursor => 400,
         ErrorCode::Forbidden | ErrorCode::TierNotPermitted => 403,
         ErrorCode::NotFound => 404,
+        ErrorCode::Conflict | ErrorCode::ReplayKeyCollision => 409,
         ErrorCode::RateLimited => 429,
         _ => 500,
     }

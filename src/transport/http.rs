@@ -20,7 +20,7 @@ use super::body::{self, BodyRefusal};
 use super::compress;
 use super::metrics::Requests;
 use super::reply::{json_value, respond, typed, with_authenticate};
-use super::{admin, api};
+use super::{admin, api, jobs};
 use crate::auth::AuthRefusal;
 use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::mcp::{Header, Headers, HttpReply, HttpRequest, Mcp, refusal};
@@ -45,6 +45,8 @@ pub fn front(mcp: Arc<Mcp>, access: AccessHandle) -> Front {
     let server = Arc::new(Server { mcp, access, requests: Requests::default() });
     let router = Router::new()
         .route("/api/v1/search", get(api::search))
+        .route("/api/v1/jobs", get(jobs::list).post(jobs::start))
+        .route("/api/v1/jobs/{id}", get(jobs::read).delete(jobs::cancel))
         .route("/api/v1/audit", get(admin::audit))
         .route("/api/v1/agents", get(admin::list_agents).post(admin::publish_agent))
         .route("/api/v1/agents/{name}", delete(admin::withdraw_agent))

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::audit::AuditStatus;
 use crate::call::tokens::tokens_of;
 use crate::gateway::Saved;
+use crate::jobs::JobState;
 use crate::mcp::{Mcp, Outcome};
 
 /// The groups of paths that are counted apart; a path that a client invents must not make a new series.
-const PATHS: [&str; 5] = ["/mcp", "/healthz", "/readyz", "/metrics", "other"];
+const PATHS: [&str; 6] = ["/mcp", "/healthz", "/readyz", "/metrics", "/api/v1/jobs", "other"];
 /// Status classes from 1xx to 5xx.
 const CLASSES: usize = 5;
 
@@ -23,6 +24,8 @@ impl Requests {
 
     /// The row of a path.
     pub(super) fn row(path: &str) -> usize {
+        // Every job has a path of its own; they count as one.
+        let path = if path.starts_with("/api/v1/jobs/") { "/api/v1/jobs" } else { path };
         PATHS.iter().position(|p| *p == path).unwrap_or(PATHS.len() - 1)
     }
 
@@ -67,6 +70,7 @@ impl Requests {
         line(&mut out, format_args!("docent_event_streams {}", mcp.stream_count()));
         saved(&mut out, &mcp.service().saved());
         audit(&mut out, &mcp.service().audit().status());
+        jobs(&mut out, mcp);
         let readiness = mcp.service().readiness();
         head(&mut out, "docent_generation", "gauge", "The generation of the home that serves.");
         line(&mut out, format_args!("docent_generation {}", readiness.generation.0));
@@ -110,6 +114,30 @@ fn audit(out: &mut String, status: &AuditStatus) {
     }
     head(out, "docent_audit_failing", "gauge", "1 while records cannot be written.");
     line(out, format_args!("docent_audit_failing {}", u8::from(!status.failure.is_empty())));
+}
+
+/// Jobs and equal calls.
+fn jobs(out: &mut String, mcp: &Mcp) {
+    let (jobs, replays) = mcp.service().job_counts();
+    head(out, "docent_jobs", "gauge", "Jobs that wait or run now.");
+    line(out, format_args!("docent_jobs {}", jobs.underway));
+    head(out, "docent_jobs_ended_total", "counter", "Jobs by how they ended.");
+    for (state, n) in JobState::ALL.into_iter().zip(jobs.ended).filter(|(state, _)| state.is_ended()) {
+        line(out, format_args!("docent_jobs_ended_total{{status=\"{}\"}} {n}", state.as_str()));
+    }
+    head(out, "docent_jobs_refused_total", "counter", "Calls that found no room for a job.");
+    line(out, format_args!("docent_jobs_refused_total {}", jobs.refused));
+    head(
+        out,
+        "docent_replays_total",
+        "counter",
+        "Equal calls by what became of them instead of a second execution.",
+    );
+    let rows =
+        [("joined", replays.joined), ("replayed", replays.replayed), ("collision", replays.collisions)];
+    for (outcome, n) in rows {
+        line(out, format_args!("docent_replays_total{{outcome=\"{outcome}\"}} {n}"));
+    }
 }
 
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {

@@ -72,6 +72,8 @@ pub struct UpstreamConfig {
     pub timeout: Duration,
     /// Calls at once.
     pub concurrency: usize,
+    /// How many of them may be one caller's; `None` is as many as there are.
+    pub concurrency_per_caller: Option<usize>,
     /// Bytes read of one reply; `None` takes [`limits::UPSTREAM_READ_BYTES`] or the server's own budget, which
     /// `config` fills in.
     pub read_bytes: Option<usize>,
@@ -131,6 +133,7 @@ impl UpstreamConfig {
         let defaults = ToolDefaults::read(root);
         let timeout = root.integer("timeout_ms", 1..=3_600_000).map(Duration::from_millis);
         let concurrency = root.size("concurrency", 1..=10_000);
+        let concurrency_per_caller = root.size("concurrency_per_caller", 1..=10_000);
         let read_bytes = root.size("read_bytes", 1..=1 << 30);
         let pins = [("off", Pin::Off), ("warn", Pin::Warn), ("enforce", Pin::Enforce)];
         let pin = root.one_of("pin", &pins).unwrap_or_default();
@@ -160,6 +163,7 @@ impl UpstreamConfig {
             defaults,
             timeout: timeout.unwrap_or(limits::UPSTREAM_TIMEOUT),
             concurrency: concurrency.unwrap_or(limits::UPSTREAM_CONCURRENCY),
+            concurrency_per_caller,
             read_bytes,
             pin,
             auth,

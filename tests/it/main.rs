@@ -33,6 +33,7 @@ mod packs;
 mod policies;
 mod results;
 mod support;
+mod survive;
 mod tidy;
 mod upstream_command;
 mod upstream_http;

@@ -62,20 +62,38 @@ impl TestServer {
     pub(crate) fn start(home: &Path, args: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let log = std::fs::File::create(data.path().join("docent.log")).unwrap();
-        let child = docent()
-            .args(["serve", "--listen", &address, "--home"])
+        let child = Self::spawn(home, &address, data.path(), args);
+        let mut server = Self { child, url: format!("http://{address}"), data };
+        server.wait_for("/healthz", |status, _| status == 200);
+        server
+    }
+
+    fn spawn(home: &Path, address: &str, data: &Path, args: &[&str]) -> Child {
+        let log = std::fs::File::options().create(true).append(true).open(data.join("docent.log")).unwrap();
+        docent()
+            .args(["serve", "--listen", address, "--home"])
             .arg(home)
             .arg("--data")
-            .arg(data.path())
+            .arg(data)
             .args(args)
             .stderr(log)
             .stdout(Stdio::null())
             .spawn()
-            .unwrap();
-        let mut server = Self { child, url: format!("http://{address}"), data };
-        server.wait_for("/healthz", |status, _| status == 200);
-        server
+            .unwrap()
+    }
+
+    /// Kills it without a word and starts it again where it was, on the same data.
+    pub(crate) fn kill_and_restart(&mut self, home: &Path) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let address = self.url.trim_start_matches("http://").to_owned();
+        self.child = Self::spawn(home, &address, self.data.path(), &[]);
+        self.wait_for("/healthz", |status, _| status == 200);
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// What it wrote to stderr so far.

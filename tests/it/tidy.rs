@@ -11,7 +11,7 @@ pub(crate) const RANKS: &[&[&str]] = &[
     &["call", "cursor", "schema", "settings", "store"],
     &["catalog", "script"],
     &["policy", "projection", "search"],
-    &["upstream", "cache", "auth", "audit"],
+    &["upstream", "cache", "auth", "audit", "jobs"],
     &["snapshot"],
     &["gateway"],
     &["mcp"],

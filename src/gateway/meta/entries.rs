@@ -1,6 +1,7 @@
 //! How docent's own tools look in a list: descriptions for models, strict schemas, hints.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -21,6 +22,8 @@ pub(super) const NEEDS_MAX: usize = 8;
 pub(super) const LIMIT_MAX: usize = 100;
 /// Tokens below which no answer fits (seed 004).
 pub(super) const BUDGET_MIN: usize = 128;
+/// How long `job_cancel` waits for the end when it does not say: a process group is gone by then.
+pub(super) const CANCEL_WAIT: Duration = Duration::from_secs(2);
 /// Bytes of any name or cursor in an argument.
 const TEXT_MAX: usize = 512;
 /// Bytes of a JSON Pointer.
@@ -54,12 +57,12 @@ pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<Arc<ToolEntr
 
 fn annotations(tool: MetaTool) -> ToolAnnotations {
     let dispatches = matches!(tool, MetaTool::RunTool | MetaTool::RunReadonlyTool);
-    let writes = tool == MetaTool::RunTool;
+    let writes = matches!(tool, MetaTool::RunTool | MetaTool::JobCancel);
     ToolAnnotations {
         title: None,
         read_only: Some(!writes),
         destructive: Some(writes),
-        idempotent: Some(!writes),
+        idempotent: Some(tool != MetaTool::RunTool),
         open_world: Some(dispatches),
     }
 }
@@ -73,13 +76,24 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         ),
         MetaTool::RunTool => format!(
             "Runs any tool you may use, listed or not, by id or name, with its own `arguments`. The same \
-             rules as for a direct call apply. Waits up to `wait_seconds` for the result. Use \
+             rules as for a direct call apply. Waits up to `wait_seconds` for the result, then answers with a \
+             `job_id` for `{server}_job_status`. With a `request_key` the call can be repeated safely. Use \
              `{server}_run_readonly_tool` where you only want to read."
         ),
         MetaTool::RunReadonlyTool => format!(
             "Runs a tool that is marked as reading only, by id or name; refuses every other one. Otherwise \
              the same as `{server}_run_tool`."
         ),
+        MetaTool::JobStatus => format!(
+            "How a call stands that went on as a job: `status` queued, running, completed, failed or cancelled, \
+             with its `result` or `error` once it has ended. Give `wait_seconds` to wait for that instead of \
+             asking again and again. Only your own jobs; `{server}_job_cancel` ends one."
+        ),
+        MetaTool::JobCancel => {
+            "Ends a job of yours and stops its work at the upstream. A change that was already sent may have \
+             happened: its `error` says so."
+                .to_owned()
+        }
         MetaTool::ListCategories => {
             "The categories of the tools you may use, with the number of tools in each.".to_owned()
         }
@@ -144,6 +158,8 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::DescribeTool => object(&json!({"tool": name("Id or name of the tool.")}), &["tool"]),
         MetaTool::RunTool | MetaTool::RunReadonlyTool => run_schema(),
         MetaTool::ReadResult => read_result_schema(),
+        MetaTool::JobStatus => job_schema(0),
+        MetaTool::JobCancel => job_schema(CANCEL_WAIT.as_secs()),
         MetaTool::Surface => object(&json!({"cursor": name("`next_cursor` of the answer before.")}), &[]),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }
@@ -202,7 +218,12 @@ fn run_schema() -> Value {
             "arguments": {"type": "object", "description": "The tool's own arguments."},
             "wait_seconds": {
                 "type": "integer", "minimum": 0, "maximum": longest, "default": limits::RUN_WAIT.as_secs(),
-                "description": "How long to wait for the result.",
+                "description": "How long to wait for the result; 0 starts a job at once.",
+            },
+            "request_key": {
+                "type": "string", "minLength": 1, "maxLength": limits::REQUEST_KEY_BYTES_MAX,
+                "description": "Your own key for this call, such as a UUID: a repeat with the same key and arguments \
+                                within two minutes gets the first one's result and runs nothing.",
             },
             "fields": {
                 "type": "array", "items": {"type": "string", "minLength": 1, "maxLength": FIELD_BYTES_MAX}, "minItems": 1, "maxItems": FIELDS_MAX,
@@ -210,5 +231,19 @@ fn run_schema() -> Value {
             },
         }),
         &["tool"],
+    )
+}
+
+fn job_schema(wait_seconds: u64) -> Value {
+    let longest = limits::RUN_WAIT_MAX.as_secs();
+    object(
+        &json!({
+            "job_id": name("The `job_id` of an earlier answer."),
+            "wait_seconds": {
+                "type": "integer", "minimum": 0, "maximum": longest, "default": wait_seconds,
+                "description": "How long to wait for its end.",
+            },
+        }),
+        &["job_id"],
     )
 }

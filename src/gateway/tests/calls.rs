@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::*;
 use crate::call::ErrorCode;
-use crate::upstream::{ErrorSource, Retry};
 
 #[tokio::test]
 async fn a_permitted_call_reaches_the_upstream_by_either_name() {

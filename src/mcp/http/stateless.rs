@@ -31,6 +31,7 @@ impl Mcp {
         let principal = with_client(Arc::clone(request.principal), declared.facts());
         let mut exchange = self.exchange(revision, principal, &request);
         exchange.ctx.negotiated = declared.negotiated();
+        exchange.ctx.may_return = true;
         // Whatever ends this future or its stream early, the client is gone, and that is a cancellation
         // (MCP 2026-07-28, streamable HTTP, cancellation).
         let guard = exchange.ctx.cancel.clone().drop_guard();

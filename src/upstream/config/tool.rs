@@ -90,6 +90,21 @@ pub struct ToolConfig {
     pub projection: Option<Arc<ProjectionSpec>>,
 }
 
+/// Why equal calls may share one answer (seed 002). Nobody can check the reason but a reader, so there must be one.
+fn dedup(section: &mut Section) -> Arc<str> {
+    let reason = section.required_string("reason");
+    // A reason that is not there at all has been told already.
+    if reason.value.trim().is_empty() && reason.offset != section.offset() {
+        section.error(
+            reason.offset,
+            "missing-reason",
+            "the reason of `dedup` is empty",
+            "say why a retry is realistic, what the repeat would leave behind, and why nobody means it",
+        );
+    }
+    Arc::from(reason.value)
+}
+
 impl ToolConfig {
     pub(super) fn read_tool(
         section: &mut Section,
@@ -147,7 +162,7 @@ impl ToolConfig {
         self.wait = section.integer("wait_seconds", 0..=300).map(Duration::from_secs);
         self.projection = ProjectionSpec::read(section, reader.pack).map(Arc::new);
         self.creates = section.section("creates").and_then(|mut s| created(&mut s));
-        self.dedup = section.section("dedup").map(|mut s| Arc::from(s.required_string("reason").value));
+        self.dedup = section.section("dedup").map(|mut s| dedup(&mut s));
     }
 
     /// Applies what is said here to a discovered tool.

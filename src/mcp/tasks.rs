@@ -1,0 +1,154 @@
+//! Tasks of the stateless wire: jobs as the extension `io.modelcontextprotocol/tasks` shows them (SEP-2663).
+//!
+//! The server alone decides when a call becomes a task: when it has not ended after a moment, and only for a
+//! request that declared the extension. There are no requests from the server inside a task here, so what a client
+//! sends with `tasks/update` answers nothing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::core::{Answer, Exchange, Mcp};
+use super::encode::{Form, ResultWriter, tool_outcome};
+use super::envelope::{Params, RequestId};
+use super::error::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
+use super::extensions::tasks_required;
+use crate::call::{ErrorCode, ToolOutcome, ToolResult};
+use crate::clock::rfc3339_ms;
+use crate::gateway::{JobAnswer, JobReport};
+use crate::jobs::{JobState, JobView};
+use crate::json::{self, JsonText};
+use crate::limits::{JOB_KEPT, TASK_POLL};
+use crate::snapshot::MetaTool;
+
+#[derive(Deserialize)]
+struct TaskParams {
+    #[serde(rename = "taskId")]
+    task: String,
+}
+
+/// What a task is asked for.
+enum Ask {
+    Get,
+    Update,
+    Cancel,
+}
+
+/// The status of a task. A tool that failed has completed its task: `failed` is for faults of the server.
+fn status(job: &JobView) -> &'static str {
+    match job.state {
+        JobState::Queued | JobState::Running => "working",
+        JobState::Cancelled => "cancelled",
+        JobState::Completed => "completed",
+        JobState::Failed if is_fault(job) => "failed",
+        JobState::Failed => "completed",
+    }
+}
+
+fn is_fault(job: &JobView) -> bool {
+    matches!(job.outcome.as_deref(), Some(ToolOutcome::Failed(e)) if e.code == ErrorCode::InternalError)
+}
+
+/// The members that every task has.
+fn put_task(writer: &mut ResultWriter, job: &JobView) {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    writer.put("taskId", &*job.id);
+    writer.put("status", status(job));
+    if let Some(message) = job.progress.as_ref().and_then(|p| p.message.as_deref()) {
+        writer.put("statusMessage", message);
+    }
+    writer.put("createdAt", &rfc3339_ms(job.created_ms));
+    writer.put("lastUpdatedAt", &rfc3339_ms(job.updated_ms));
+    // Counted from the beginning; the result is kept for that long after the end.
+    writer.put("ttlMs", &millis(JOB_KEPT));
+    writer.put("pollIntervalMs", &millis(TASK_POLL));
+}
+
+impl Mcp {
+    /// The answer to a call that goes on as a job: a task for a direct call of a client that takes them, else a
+    /// result that says so.
+    pub(super) fn running(&self, exchange: &Exchange, id: &RequestId, tool: &str, job: &JobView) -> Bytes {
+        let (revision, server) = (exchange.revision, self.service.name());
+        if exchange.ctx.negotiated.tasks && MetaTool::of(&server, tool).is_none() {
+            let mut writer = ResultWriter::new(id, 512);
+            put_task(&mut writer, job);
+            return writer.finish_as("task", revision, None, &self.server_info());
+        }
+        let report = JsonText::parse(json::to_text(&JobReport::of(job, &server)));
+        let outcome = ToolOutcome::Completed(ToolResult { structured: report.ok(), ..ToolResult::default() });
+        let mut writer = ResultWriter::new(id, 1024);
+        let form = Form { revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
+        let meta = tool_outcome(&mut writer, form, tool, &exchange.ctx.correlation_id, outcome);
+        writer.finish(revision, meta, &self.server_info())
+    }
+
+    /// `tasks/get`.
+    pub(super) async fn get_task(&self, exchange: &Exchange, id: &RequestId, params: &Params) -> Answer {
+        self.task(exchange, id, params, Ask::Get).await
+    }
+
+    /// `tasks/update`.
+    pub(super) async fn update_task(&self, exchange: &Exchange, id: &RequestId, params: &Params) -> Answer {
+        self.task(exchange, id, params, Ask::Update).await
+    }
+
+    /// `tasks/cancel`: acknowledged at once, for a task that has ended too.
+    pub(super) async fn cancel_task(&self, exchange: &Exchange, id: &RequestId, params: &Params) -> Answer {
+        self.task(exchange, id, params, Ask::Cancel).await
+    }
+
+    async fn task(&self, exchange: &Exchange, id: &RequestId, params: &Params, ask: Ask) -> Answer {
+        if !exchange.ctx.negotiated.tasks {
+            let why = "this method is for clients that declare the extension `io.modelcontextprotocol/tasks`";
+            return Answer::Failed(RpcError::new(MISSING_CAPABILITY, why).data(tasks_required()));
+        }
+        let task = match params.read::<TaskParams>() {
+            Ok(params) => params.task,
+            Err(error) => return Answer::Failed(error),
+        };
+        let now = Duration::ZERO;
+        let found = match ask {
+            Ask::Cancel => self.service.cancel_job(&exchange.ctx, &task, now).await,
+            Ask::Get | Ask::Update => self.service.job(&exchange.ctx, &task, now).await,
+        };
+        let job = match found {
+            JobAnswer::Job(job) => job,
+            JobAnswer::Unknown => return Answer::Failed(unknown_task()),
+            JobAnswer::Challenge(challenge) => return Answer::Challenge(challenge),
+            JobAnswer::Refused(error) => return Answer::Failed(RpcError::invalid_params(error.message)),
+        };
+        let mut writer = ResultWriter::new(id, 1024);
+        if matches!(ask, Ask::Get) {
+            put_task(&mut writer, &job);
+            Self::put_end(&mut writer, exchange, &job);
+        }
+        Answer::Done(writer.finish(exchange.revision, None, &self.server_info()))
+    }
+
+    /// What came of a task that has ended: a result, or the fault that took its place.
+    fn put_end(writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
+        let Some(outcome) = job.outcome.as_deref() else { return };
+        if let (true, ToolOutcome::Failed(error)) = (is_fault(job), outcome) {
+            writer.put("error", &RpcError::new(INTERNAL_ERROR, error.message.clone()));
+            return;
+        }
+        if status(job) != "completed" {
+            return;
+        }
+        let mut inner = ResultWriter::bare();
+        let form =
+            Form { revision: exchange.revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
+        let correlation_id = &exchange.ctx.correlation_id;
+        let meta = tool_outcome(&mut inner, form, &job.tool, correlation_id, outcome.clone());
+        if let Some(meta) = meta {
+            inner.put("_meta", &meta);
+        }
+        writer.member("result").extend_from_slice(&inner.object());
+    }
+}
+
+fn unknown_task() -> RpcError {
+    RpcError::invalid_params("there is no such task (any more)").data(json!({ "reason": "unknown_task" }))
+}
