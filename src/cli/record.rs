@@ -108,7 +108,10 @@ impl Record {
         };
         let title = self.name.clone().unwrap_or_else(|| format!("{} {}", tool.name, file.cases.len() + 1));
         let stem = stem(&title);
-        exchanges(&mut case, taped, |at, ending, bytes| {
+        let snapshot = opened.snapshot();
+        let plan = snapshot.catalog.lookup(tool.id.as_str()).and_then(|(no, _)| snapshot.plan(no));
+        let runs = plan.and_then(|p| p.projection.as_ref()).is_some_and(|p| p.is_script());
+        exchanges(&mut case, taped, runs, |at, ending, bytes| {
             let reply = format!("replies/{stem}-{at}.{ending}");
             std::fs::create_dir_all(home.join(&folder).join("replies"))?;
             std::fs::write(home.join(&folder).join(&reply), bytes)?;
@@ -141,10 +144,12 @@ fn stem(title: &str) -> String {
     json::cut(text.trim_matches('-'), 60).to_owned()
 }
 
-/// Puts requests, replies and inner results into a case. `save` writes a large body and gives its file.
+/// Puts requests, replies and inner results into a case: lists of them where a script `runs` the whole call, else
+/// the only one. `save` writes a large body and gives its file.
 fn exchanges(
     case: &mut Object,
     taped: Vec<Taped>,
+    runs: bool,
     mut save: impl FnMut(usize, &str, &[u8]) -> std::io::Result<String>,
 ) -> std::io::Result<()> {
     let (mut requests, mut replies, mut calls) = (Vec::new(), Vec::new(), Object::new());
@@ -165,14 +170,14 @@ fn exchanges(
             }
         }
     }
-    let one = replies.len() == 1;
-    for (list, single, many) in [(requests, "request", "requests"), (replies, "reply", "replies")] {
-        // A script that makes its requests itself is compared by all of them, also where it made one.
-        let alone = one && !(many == "requests" && !calls.is_empty());
-        match list.into_iter().collect::<Vec<_>>() {
-            empty if empty.is_empty() => {}
-            mut only if alone => drop(case.insert(single.to_owned(), only.swap_remove(0))),
-            all => drop(case.insert(many.to_owned(), Value::from(all))),
+    for (mut list, single, many) in [(requests, "request", "requests"), (replies, "reply", "replies")] {
+        match list.pop() {
+            None => {}
+            Some(only) if !runs => drop(case.insert(single.to_owned(), only)),
+            Some(last) => {
+                list.push(last);
+                case.insert(many.to_owned(), Value::from(list));
+            }
         }
     }
     if !calls.is_empty() {

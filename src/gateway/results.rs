@@ -171,7 +171,7 @@ impl Gateway {
             // The paths of what is too large are known only now.
             match text.len().checked_sub(max) {
                 Some(over @ 1..) if room > PATHS_BYTES_MAX.min(max / 4) => {
-                    room = room.saturating_sub(over + 16)
+                    room = room.saturating_sub(over + 16);
                 }
                 _ => return JsonText::parse(text).map_err(|_broken| failure::internal()),
             }

@@ -173,7 +173,9 @@ impl Finish<'_> {
             && (text.len() > self.budget.result_bytes || whole.is_some())
         {
             kept = keeping.take(whole.unwrap_or(text), false);
-            kept.iter().for_each(|kept| notes.warn(&keeping.told(kept)));
+            if let Some(kept) = &kept {
+                notes.warn(&keeping.told(kept));
+            }
         }
         let Some(less) = reduce(text, self.budget.result_bytes, &self.contract.required(), &mut notes) else {
             let message =

@@ -4,6 +4,7 @@
 //! places stay true.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::SourceFile;
@@ -66,7 +67,8 @@ impl Coverage {
                 CoveredFunction { file: Arc::clone(&source.name), line: body.line, name: name.to_owned() };
             let at = self.number(function);
             out.push_str(source.text.get(from..body.inside).unwrap_or_default());
-            out.push_str(&format!(" {MARK}({at});"));
+            // Writing to a string cannot fail.
+            write!(out, " {MARK}({at});").ok();
             from = body.inside;
         }
         out.push_str(source.text.get(from..).unwrap_or_default());

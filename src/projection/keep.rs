@@ -356,7 +356,7 @@ mod tests {
     }
 
     fn keeping(bytes: usize) -> Keeping {
-        Keeping::new(Arc::from("docent_read_result"), bytes, Duration::from_mins(60), || Arc::from("r_1"))
+        Keeping::new(Arc::from("docent_read_result"), bytes, Duration::from_hours(1), || Arc::from("r_1"))
     }
 
     #[test]

@@ -83,16 +83,14 @@ impl Requests {
 /// What shaping saves, by tool. A tool's id needs no escaping.
 fn saved(out: &mut String, tools: &[Saved]) {
     let wide = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let series: [(&str, &str, fn(&Saved) -> u64); 2] = [
-        ("docent_tool_reply_bytes_total", "Bytes that upstreams answered, by tool.", |s| s.reply_bytes),
-        ("docent_tool_result_bytes_total", "Bytes of the results made of them.", |s| s.result_bytes),
-    ];
-    for (name, help, of) in series {
+    let mut series = |name: &str, help: &str, of: fn(&Saved) -> u64| {
         head(out, name, "counter", help);
         for tool in tools {
             line(out, format_args!("{name}{{tool=\"{}\"}} {}", tool.tool, of(tool)));
         }
-    }
+    };
+    series("docent_tool_reply_bytes_total", "Bytes that upstreams answered, by tool.", |s| s.reply_bytes);
+    series("docent_tool_result_bytes_total", "Bytes of the results made of them.", |s| s.result_bytes);
     // A result may be larger than its reply, so this one can go down.
     let name = "docent_tool_saved_tokens";
     head(out, name, "gauge", "Tokens (bytes / 4) of replies that did not reach a model, by tool.");

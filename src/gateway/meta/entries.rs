@@ -97,11 +97,12 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         MetaTool::ListCategories => {
             "The categories of the tools you may use, with the number of tools in each.".to_owned()
         }
-        MetaTool::ReadResult => format!(
+        MetaTool::ReadResult => {
             "A part of a result that was too large to be shown: its `result_id` stands in the result's warnings. \
              `path` is a JSON Pointer into it. An argument of another tool may be the kept result itself: \
-             {{\"$result\": \"<result_id>\", \"path\": \"/items/0/id\"}}."
-        ),
+             {\"$result\": \"<result_id>\", \"path\": \"/items/0/id\"}."
+                .to_owned()
+        }
         MetaTool::Surface => format!(
             "What your code may rely on, as data: every tool you may use with its tier and hints, and one hash \
              over all of their contracts. Words never move the hash, arguments do: compare it at the start \
