@@ -107,6 +107,7 @@ impl Main {
         let mut out = ServerSettings::default();
         let (listen, listen_place) = server::server(root, resolver, &mut out);
         out.budgets = server::budgets(root);
+        out.files = server::files(root);
         server::tiers(root, &mut out);
         server::store(root);
         let telemetry = server::telemetry(root, resolver);

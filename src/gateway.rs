@@ -6,15 +6,19 @@
 mod agents;
 mod api;
 mod arguments;
+mod artifacts;
 mod ask;
 mod call;
 mod confirm;
 mod failure;
+mod file_arguments;
+mod files;
 mod instructions;
 mod invoke;
 mod jobs;
 mod list;
 mod meta;
+mod offers;
 mod record;
 mod redact;
 mod results;
@@ -32,7 +36,12 @@ pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surf
 pub use ask::{ClientQuestion, ClientReply};
 pub use confirm::{GrantView, PendingView, SettleError, Verdict};
 pub use failure::challenge_error;
+pub use files::{FileEntry, file_failure};
 pub use jobs::{JOBS_LISTED_MAX, JobAnswer, JobReport};
+pub use offers::{
+    Completed, Completing, Completion, ContentBody, OfferAnswer, PromptMessage, PromptPage, PromptText,
+    ResourceContent, ResourcePage, Watched,
+};
 pub use savings::Saved;
 pub use server::{Gateway, Services};
 pub use surface::{Manifest, ManifestTool};

@@ -167,3 +167,22 @@ pub const REJOIN_TIME: Duration = Duration::from_secs(10);
 pub const TASK_WAIT: Duration = Duration::from_millis(500);
 /// How often a client should ask for a task (`pollIntervalMs`).
 pub const TASK_POLL: Duration = Duration::from_secs(1);
+/// Bytes of one file of a pack that is a resource or an image of a prompt: it is held in memory. Larger ones
+/// belong behind a tool.
+pub const OFFER_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Resources, templates and prompts of one upstream together: each is a subject of the policies.
+pub const OFFERS_PER_UPSTREAM_MAX: usize = 5_000;
+/// Bytes of one resource that is read inline (seed 000); larger ones are for HTTP.
+pub const RESOURCE_INLINE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Resources that one session or one `subscriptions/listen` may watch.
+pub const SUBSCRIPTIONS_MAX: usize = 1_000;
+/// Bytes of one prompt with all that is embedded: it goes into a model's context whole.
+pub const PROMPT_BYTES_MAX: usize = 768 * 1024;
+/// Bytes of one tool's output inside a prompt: it is context, not an answer to page through.
+pub const PROMPT_TOOL_BYTES_MAX: usize = 16 * 1024;
+/// Values of one completion (MCP, completion).
+pub const COMPLETION_VALUES_MAX: usize = 100;
+/// Files that one call may name in its arguments.
+pub const FILE_REFERENCES_MAX: usize = 32;
+/// Bytes of all files that go into one call as base64: the call is held in memory. Paths have no such limit.
+pub const FILE_ARGUMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -46,3 +46,4 @@ pub use projector::Projector;
 pub use scrub::scrub;
 pub use select::{FIELD_BYTES_MAX, FIELDS_MAX, Fields};
 pub use spec::ProjectionSpec;
+pub use template::Template;

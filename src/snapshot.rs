@@ -9,6 +9,7 @@ mod build;
 mod digest;
 mod home;
 mod meta;
+mod offers;
 mod publish;
 mod settings;
 mod watch;
@@ -20,6 +21,7 @@ pub use agent::{AgentSettings, ModelHint};
 pub use build::{CallPlan, build};
 pub use home::{Home, Pack};
 pub use meta::MetaTool;
+pub use offers::{Found, Offers, Prompt, PromptSource, Resource, Source, Subject};
 pub use publish::Publisher;
 pub use settings::{Budgets, ServerSettings};
 pub use watch::{HomeWatch, watch};
@@ -43,6 +45,8 @@ pub struct Snapshot {
     pub state: Digest,
     /// Every tool.
     pub catalog: Arc<Catalog>,
+    /// Resources and prompts.
+    pub offers: Arc<Offers>,
     /// Who may do what.
     pub policy: Arc<PolicySet>,
     /// Ranked search over the catalog.

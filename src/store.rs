@@ -9,6 +9,7 @@
 //! inside a transaction, runs off the async workers, and what it returns is handed back after the commit.
 
 mod agents;
+pub mod files;
 mod instances;
 pub mod jobs;
 mod open;
@@ -37,7 +38,7 @@ const BUSY: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The subjects, in the order of their migrations. A new one is added at the end.
-const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY];
+const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY];
 
 /// The tables of one subject.
 #[derive(Debug)]

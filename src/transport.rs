@@ -8,6 +8,7 @@ mod admin;
 mod api;
 mod body;
 mod compress;
+mod files;
 mod http;
 mod jobs;
 mod lanes;

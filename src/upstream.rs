@@ -11,6 +11,7 @@ pub mod config;
 mod fault;
 mod http;
 mod mcp;
+mod offer;
 pub mod openapi;
 mod process;
 mod registry;
@@ -24,6 +25,7 @@ pub use api::{
     UpstreamError, UpstreamState, UpstreamStatus,
 };
 pub use config::{Pin, UpstreamConfig};
+pub use offer::{OfferAsk, OfferCall, Offered, OfferedResource};
 pub use registry::{Registry, UpstreamSet};
 
 use crate::clock::Clock;

@@ -28,6 +28,8 @@ impl App {
         }
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
         self.tasks.spawn(async move { gateway.announce_changes(stop).await });
+        let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
+        self.tasks.spawn(async move { gateway.follow_resources(stop).await });
         let app = Arc::clone(self);
         self.tasks.spawn(async move { app.sweep_store().await });
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
@@ -39,6 +41,9 @@ impl App {
         loop {
             if let Err(error) = self.gateway.store().sweep(self.options.clock.unix_ms()).await {
                 tracing::warn!(error = %error, "what has expired could not be taken out of the state");
+            }
+            if let Err(error) = self.gateway.files().sweep().await {
+                tracing::warn!(error = %error, "the bytes of files that are gone could not be removed");
             }
             tokio::select! {
                 () = self.stop.cancelled() => return,

@@ -13,6 +13,7 @@ use crate::audit::Audit;
 use crate::auth::{Authenticator, FetchKeys};
 use crate::config::{self, Loaded, Settings};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::files::Files;
 use crate::gateway::{Gateway, Services};
 use crate::id::Generation;
 use crate::limits::FIRST_LISTS_WAIT;
@@ -41,6 +42,7 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     let clock = options.clock.clone();
     let store = options.store.clone().unwrap_or_else(Store::in_memory);
     let audit = audit(&options, &settings, &mut diagnostics);
+    let files = Files::new(options.data.as_deref(), store.clone(), options.clock.clone());
     Ok(App {
         dir: dir.to_owned(),
         settings,
@@ -49,7 +51,7 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
         gateway: Gateway::with(
             Arc::clone(&publisher),
             clock,
-            Services { validators: Arc::clone(&validators), store, audit },
+            Services { validators: Arc::clone(&validators), store, audit, files },
         ),
         publisher,
         validators,

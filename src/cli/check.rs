@@ -115,7 +115,7 @@ fn idle_rules(snapshot: &Snapshot, diagnostics: &mut Diagnostics) {
         return;
     }
     let mut found = Diagnostics::default();
-    snapshot.policy.lint(&snapshot.catalog, &mut found);
+    snapshot.policy.lint(&[&snapshot.catalog, &snapshot.offers.subjects], &mut found);
     for idle in found.0 {
         diagnostics.push(Diagnostic { severity: Severity::Note, ..idle });
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audit::{ArgumentDetail, AuditSettings};
+use crate::files::FileLimits;
 use crate::limits;
 use crate::policy::DiscoveryMode;
 use crate::secret::{Resolver, Secret};
@@ -20,6 +21,10 @@ const KEY_BYTES_MIN: usize = 32;
 const AUDIT_DAYS_MAX: u64 = 36_500;
 /// `telemetry.audit_bytes_max`: from one file and a bit, to what a disk has.
 const AUDIT_BYTES_RANGE: std::ops::RangeInclusive<u64> = 128 * 1024 * 1024..=1 << 50;
+/// `files.max_bytes` and `files.quota_bytes`: to what a disk has.
+const FILE_BYTES_RANGE_END: u64 = 1 << 50;
+/// `files.keep_hours`: ten years are for ever.
+const FILE_HOURS_MAX: u64 = 24 * 3_653;
 /// Tiers at most: they are a short ladder, not a list of roles.
 const TIERS_MAX: usize = 64;
 
@@ -143,6 +148,26 @@ fn origins(section: &mut Section) -> Vec<String> {
                 "`server.allowed_origins` holds something that is not an origin",
                 "an origin is scheme, host and port: \"https://console.example.com\"",
             ),
+        }
+    }
+    out
+}
+
+/// `[files]`: what callers may keep.
+pub(super) fn files(root: &mut Section) -> FileLimits {
+    let mut out = FileLimits::default();
+    let Some(mut section) = root.section("files") else { return out };
+    out.max_bytes = section.integer("max_bytes", 1..=FILE_BYTES_RANGE_END).unwrap_or(out.max_bytes);
+    out.quota_bytes = section.integer("quota_bytes", 1..=FILE_BYTES_RANGE_END).unwrap_or(out.quota_bytes);
+    out.quota_files = section.integer("quota_files", 1..=1_000_000).unwrap_or(out.quota_files);
+    out.keep = section.integer("keep_hours", 1..=FILE_HOURS_MAX).map_or(out.keep, Duration::from_hours);
+    for pattern in section.strings("types").unwrap_or_default() {
+        let plain = pattern.value.to_ascii_lowercase();
+        if crate::media::essence(&plain.replace('*', "x")).is_some() && !plain.contains(';') {
+            out.types.push(plain);
+        } else {
+            let message = format!("`{}` is no media type", pattern.value);
+            section.error(pattern.offset, "bad-mime", message, "write \"image/*\" or \"text/csv\"");
         }
     }
     out

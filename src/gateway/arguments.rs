@@ -15,16 +15,21 @@ const POINTER_BYTES_MAX: usize = 120;
 const PROBLEM_BYTES_MAX: usize = 300;
 
 /// Checks arguments. `Err` is the finished answer; a schema that cannot be compiled lets them pass, since
-/// the upstream has the last word anyway.
+/// the upstream has the last word anyway. What stands at one of `places` is put in later (a file) and not judged.
 pub(super) fn check(
     validators: &Validators,
     tool: &str,
     schema: &SchemaText,
     arguments: &Object,
+    places: &[&str],
 ) -> Result<(), ToolError> {
     // The validator wants a value; moving the map in and out would need `&mut`, so it is copied.
     let value = Value::Object(arguments.clone());
-    match validators.check(schema, &value) {
+    let checked = validators.check(schema, &value).map(|mut problems| {
+        problems.retain(|p| !places.iter().any(|place| is_at(&p.pointer, place)));
+        problems
+    });
+    match checked {
         Ok(problems) if problems.is_empty() => Ok(()),
         Ok(problems) => Err(refusal(tool, &schema.value(), arguments, problems)),
         Err(reason) => {
@@ -32,6 +37,11 @@ pub(super) fn check(
             Ok(())
         }
     }
+}
+
+/// Whether a pointer leads to a place or below it.
+fn is_at(pointer: &str, place: &str) -> bool {
+    pointer.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn refusal(tool: &str, schema: &Value, arguments: &Object, problems: Vec<SchemaProblem>) -> ToolError {
@@ -115,7 +125,7 @@ mod tests {
             "required": ["query"],
             "additionalProperties": false,
         }));
-        check(&Validators::default(), "git.log", &schema, arguments.as_object().unwrap()).unwrap_err()
+        check(&Validators::default(), "git.log", &schema, arguments.as_object().unwrap(), &[]).unwrap_err()
     }
 
     #[test]
@@ -139,6 +149,6 @@ mod tests {
     #[test]
     fn a_schema_that_does_not_compile_stops_nothing() {
         let schema = SchemaText::of(&json!({"$ref": "http://127.0.0.1:1/x.json"}));
-        assert_eq!(check(&Validators::default(), "x", &schema, &Object::new()), Ok(()));
+        assert_eq!(check(&Validators::default(), "x", &schema, &Object::new(), &[]), Ok(()));
     }
 }

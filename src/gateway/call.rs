@@ -17,6 +17,7 @@ use crate::policy::{Decision, Permit, Reason, RuleRef};
 use crate::projection::{Fields, Projection, Shaped};
 use crate::snapshot::{MetaTool, Snapshot};
 
+use super::file_arguments::FileArgument;
 use super::invoke::Decided;
 use super::record::code_of;
 use super::script::Reentry;
@@ -70,13 +71,17 @@ impl Gateway {
         if let Err(e) = self.resolve_results(view, &ctx.principal, &mut call.arguments).await {
             return record.refused(e.into());
         }
+        let files = match self.file_arguments(ctx, &call.arguments).await {
+            Ok(files) => files,
+            Err(e) => return record.refused(e.into()),
+        };
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
         record.decided(&decision);
         let (permit, confirmed) = match decision {
             Decision::Permit(permit) => (permit, None),
             Decision::Confirm(asked) => {
                 // Nobody is asked about a call that cannot be made.
-                if let Err(e) = self.ready_to_send(tool, &call) {
+                if let Err(e) = self.ready_to_send(tool, &call, &files) {
                     return record.refused(e.into());
                 }
                 match self.confirmed(ctx, view, (no, tool), &call, (&asked, place.is_outermost())) {
@@ -89,7 +94,7 @@ impl Gateway {
             }
             other => return record.refused(Self::refuse(ctx, tool, other)),
         };
-        if let Err(e) = self.ready_to_send(tool, &call) {
+        if let Err(e) = self.ready_to_send(tool, &call, &files) {
             return record.refused(e.into());
         }
         // Asked before anything is sent: a policy that cannot say what to withhold stops the call.
@@ -110,10 +115,15 @@ impl Gateway {
             Ok(key) => key.filter(|_| is_outermost),
             Err(e) => return record.refused(e.into()),
         };
-        let decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), &withheld) {
+        let mut decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), &withheld)
+        {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
+        match self.put_files(&files, &mut call.arguments, tool, view).await {
+            Ok(lent) => decided.lent = Arc::new(lent),
+            Err(e) => return record.refused(e.into()),
+        }
         let (projection, patience) = (decided.projection.clone(), call.wait);
         let becomes_job = decided.may_queue;
         let work = Work { decided, no, arguments: call.arguments, withheld, confirmed, rule, place, record };
@@ -129,8 +139,10 @@ impl Gateway {
         answer(ctx, came, projection.filter(|_| is_outermost).as_deref())
     }
 
-    fn ready_to_send(&self, tool: &Tool, call: &ToolCall) -> Result<(), ToolError> {
-        arguments::check(self.validators(), &tool.wire_name, &tool.input_schema, &call.arguments)?;
+    fn ready_to_send(&self, tool: &Tool, call: &ToolCall, files: &[FileArgument]) -> Result<(), ToolError> {
+        let places: Vec<&str> = files.iter().map(|f| &*f.place).collect();
+        let schema = &tool.input_schema;
+        arguments::check(self.validators(), &tool.wire_name, schema, &call.arguments, &places)?;
         match &tool.availability {
             Availability::Available => Ok(()),
             Availability::Unavailable(reason) => Err(ToolError::new(
@@ -158,6 +170,7 @@ impl Gateway {
             snapshot: Arc::clone(&view.snapshot),
             ctx: ctx.clone(),
             tool: tool.clone(),
+            lent: Arc::default(),
             projection,
             fields,
             withheld: withheld.to_vec(),

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{ToolError, ToolOutcome, UpstreamReply, UpstreamRequest};
 use crate::catalog::Tool;
+use crate::files::Lent;
 use crate::jobs::{Job, Slot};
 use crate::json::Object;
 use crate::limits;
@@ -37,6 +38,8 @@ pub(super) struct Decided {
     /// What policy withholds of the result.
     pub(super) withheld: Vec<Arc<str>>,
     pub(super) permit: Permit,
+    /// Copies of files that the arguments name; gone when the last clone of this is.
+    pub(super) lent: Arc<Lent>,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     /// How long the upstream may take, once there is a slot for the call.
@@ -100,6 +103,7 @@ impl Decided {
             progress: self.ctx.progress.clone(),
             correlation_id: &self.ctx.correlation_id,
             read_only: self.tool.annotations.is_read_only(),
+            lent: &self.lent.paths,
         };
         let asking = upstream.invoke(call);
         match self.within_time(gateway, asking, (deadline, &cancel)).await {
@@ -215,7 +219,10 @@ impl Decided {
                 Err(e) => failed(e),
             },
             None => match self.ask(gateway, UpstreamRequest::Arguments(arguments)).await {
-                Ok(reply) => self.shape(None, reply, Object::new(), facts).await,
+                Ok(mut reply) => {
+                    gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, &mut reply).await;
+                    self.shape(None, reply, Object::new(), facts).await
+                }
                 Err(e) => failed(e),
             },
         }

@@ -22,6 +22,7 @@ use super::script::Reentry;
 use super::view::View;
 use super::{CallAnswer, Gateway, RequestContext, arguments, failure};
 
+pub(super) use describe::describe;
 pub(super) use entries::{entries, input_schema};
 
 /// Runs a meta-tool.
@@ -33,14 +34,16 @@ pub(super) async fn call(
     given: Object,
 ) -> CallAnswer {
     let name = tool.wire_name(view.server());
-    if let Err(e) = arguments::check(gateway.validators(), &name, &input_schema(tool), &given) {
+    if let Err(e) = arguments::check(gateway.validators(), &name, &input_schema(tool), &given, &[]) {
         return e.into();
     }
     let answer = match tool {
         MetaTool::SearchTools => search::search(gateway, &view, &given),
-        MetaTool::DescribeTool => describe::describe(&view, &ctx.principal, &given),
+        MetaTool::DescribeTool => describe(&view, &ctx.principal, &given),
         MetaTool::ListCategories => overview::categories(&view),
         MetaTool::ReadResult => gateway.read_result(&view, &ctx.principal, &given).await,
+        MetaTool::UploadFile => gateway.upload_file(ctx, &given).await,
+        MetaTool::ListFiles => gateway.list_files(&view, ctx, &given).await,
         MetaTool::Surface => surface::surface(gateway, &view, &given),
         MetaTool::Context => overview::context(&view, &ctx.principal),
         MetaTool::JobStatus | MetaTool::JobCancel => return job(gateway, ctx, &view, tool, &given).await,

@@ -10,6 +10,7 @@ use crate::cache::{ClassCache, Replays};
 use crate::call::{ToolError, ToolOutcome};
 use crate::clock::Clock;
 use crate::cursor::CursorKey;
+use crate::files::Files;
 use crate::id::Generation;
 use crate::jobs::{Job, Jobs};
 use crate::policy::DiscoveryMode;
@@ -20,6 +21,7 @@ use crate::store::Store;
 use super::agents::{AgentRoster, AgentTable, Published};
 use super::confirm::Book;
 use super::list::Listing;
+use super::offers::Watches;
 use super::savings::{Saved, Savings};
 use super::view::{Shelf, View};
 use super::{CallAnswer, RequestContext, meta};
@@ -37,6 +39,7 @@ struct Shared {
     listings: ClassCache<Listing>,
     /// For page tokens where the settings name no key: they end with the process.
     own_key: CursorKey,
+    watches: Arc<Watches>,
     announced: watch::Sender<Generation>,
     store: Store,
     confirmations: Book,
@@ -47,6 +50,7 @@ struct Shared {
     savings: Savings,
     jobs: Jobs,
     replays: Replays<Arc<Job>, Arc<ToolOutcome>>,
+    files: Files,
 }
 
 /// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
@@ -58,11 +62,15 @@ pub struct Services {
     pub store: Store,
     /// Where calls and refusals are recorded.
     pub audit: Audit,
+    /// Callers' files.
+    pub files: Files,
 }
 
 impl Default for Services {
     fn default() -> Self {
-        Self { validators: Arc::default(), store: Store::in_memory(), audit: Audit::default() }
+        let store = Store::in_memory();
+        let files = Files::new(None, store.clone(), Clock::default());
+        Self { validators: Arc::default(), store, audit: Audit::default(), files }
     }
 }
 
@@ -77,7 +85,7 @@ impl Gateway {
 
     /// The same with services that outlive a generation.
     pub fn with(publisher: Arc<Publisher>, clock: Clock, services: Services) -> Self {
-        let Services { validators, store, audit } = services;
+        let Services { validators, store, audit, files } = services;
         let (announced, _) = watch::channel(publisher.current().generation);
         let jobs = Jobs::new(clock.clone(), store.clone());
         Self(Arc::new(Shared {
@@ -87,9 +95,11 @@ impl Gateway {
             shelves: ClassCache::default(),
             listings: ClassCache::default(),
             own_key: random_key(),
+            watches: Arc::default(),
             announced,
             store,
             audit,
+            files,
             confirmations: Book::default(),
             published: Published::default(),
             agent_tables: ClassCache::default(),
@@ -134,7 +144,7 @@ impl Gateway {
         }
     }
 
-    /// Tells when surfaces may have changed, at most once a second. Compare [`Gateway::surface`] per caller
+    /// Tells when surfaces may have changed, at most twice a second. Compare [`Gateway::surface`] per caller
     /// before a `list_changed`.
     pub fn changes(&self) -> watch::Receiver<Generation> {
         self.0.announced.subscribe()
@@ -175,6 +185,15 @@ impl Gateway {
 
     pub(super) fn validators(&self) -> &Validators {
         &self.0.validators
+    }
+
+    /// Callers' files.
+    pub fn files(&self) -> &Files {
+        &self.0.files
+    }
+
+    pub(super) fn watches(&self) -> &Arc<Watches> {
+        &self.0.watches
     }
 
     pub(super) fn shelves(&self) -> &ClassCache<Shelf> {

@@ -11,7 +11,7 @@ use crate::upstream::{UpstreamState, UpstreamStatus};
 use super::{Gateway, Readiness};
 
 /// Between two announcements: an upstream that comes up, or an edit with many saves, is one change to clients.
-const ANNOUNCE_PAUSE: Duration = Duration::from_secs(1);
+const ANNOUNCE_PAUSE: Duration = Duration::from_millis(500);
 
 impl Gateway {
     /// Whether the server does its work: every upstream is there and the last reload succeeded.
@@ -45,11 +45,11 @@ impl Gateway {
     }
 
     /// Announces published generations to [`Gateway::changes`] until `stop` fires: at once, then not again for
-    /// a second; a generation in which nobody can see a difference is not announced.
+    /// half a second; a generation in which nobody can see a difference is not announced.
     pub async fn announce_changes(&self, stop: CancellationToken) {
         let mut published = self.publisher().subscribe();
         let mut agents = self.agent_changes();
-        let state = |now: &Snapshot| (now.state, self.agent_definitions(now));
+        let state = |now: &Snapshot| (now.state, now.offers.digest, self.agent_definitions(now));
         let mut shown = state(&self.snapshot());
         loop {
             tokio::select! {

@@ -20,6 +20,7 @@ use super::revision::Revision;
 use super::service::Service;
 use super::session::{Sessions, Underway};
 use super::streams::StreamCounts;
+use super::subscriptions::Subscriptions;
 use crate::clock::Clock;
 use crate::gateway::RequestContext;
 use crate::id::Scope;
@@ -49,6 +50,8 @@ pub(super) struct Exchange {
     pub(super) revision: Revision,
     /// The rest, as the use cases see it.
     pub(super) ctx: RequestContext,
+    /// What the client watches, where it has a session.
+    pub(super) subscriptions: Option<Arc<Subscriptions>>,
     /// Keeps a request of a session known for as long as it runs, whoever still waits for it.
     pub(super) underway: Option<Arc<Underway>>,
     /// The way to the person in front of the client, where the session or the pipe has one.
@@ -169,6 +172,16 @@ impl Mcp {
             Some(Method::GetTask) => return self.get_task(&exchange, id, &params).await,
             Some(Method::UpdateTask) => return self.update_task(&exchange, id, &params).await,
             Some(Method::CancelTask) => return self.cancel_task(&exchange, id, &params).await,
+            Some(
+                method @ (Method::ListResources
+                | Method::ListTemplates
+                | Method::ReadResource
+                | Method::Subscribe
+                | Method::Unsubscribe
+                | Method::ListPrompts
+                | Method::GetPrompt
+                | Method::Complete),
+            ) => return self.offer(&exchange, id, method, &params).await,
         };
         done.map_or_else(Answer::Failed, Answer::Done)
     }

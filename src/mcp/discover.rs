@@ -8,15 +8,24 @@ use super::encode::ResultWriter;
 use super::envelope::RequestId;
 use super::extensions;
 use super::revision::Revision;
+use super::service::Service;
 use crate::limits::LIST_TTL;
 
-/// The capabilities that have methods behind them, and the extensions where results can carry them.
-fn capabilities(server: &str, revision: Revision) -> Value {
-    if revision.is_structured() {
-        json!({ "tools": { "listChanged": true }, "extensions": extensions::offered(server, revision) })
-    } else {
-        json!({ "tools": { "listChanged": true } })
+/// The capabilities that have methods behind them, and the extensions where results can carry them. They say
+/// what the server can do, not what there is for this caller: a list that is empty for it must not look like
+/// one that is not there.
+fn capabilities(service: &dyn Service, revision: Revision) -> Value {
+    let mut out = json!({ "tools": { "listChanged": true } });
+    let Some(map) = out.as_object_mut() else { return out };
+    if service.gateway().is_some() {
+        map.insert("resources".to_owned(), json!({ "subscribe": true, "listChanged": true }));
+        map.insert("prompts".to_owned(), json!({ "listChanged": true }));
+        map.insert("completions".to_owned(), json!({}));
     }
+    if revision.is_structured() {
+        map.insert("extensions".to_owned(), extensions::offered(&service.name(), revision));
+    }
+    out
 }
 
 /// `ttlMs` and `cacheScope` of a list: it is made for one caller, so no shared cache may keep it.
@@ -49,7 +58,7 @@ impl Mcp {
     }
 
     fn put_self(&self, writer: &mut ResultWriter, exchange: &Exchange) {
-        writer.put("capabilities", &capabilities(&self.service.name(), exchange.revision));
+        writer.put("capabilities", &capabilities(&*self.service, exchange.revision));
         let instructions = self.service.instructions(&exchange.ctx);
         if !instructions.is_empty() {
             writer.put("instructions", &instructions);

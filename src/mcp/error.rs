@@ -18,6 +18,8 @@ pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 /// Missing or wrong parameters; also unknown tools and bad cursors.
 pub(super) const INVALID_PARAMS: i32 = -32602;
+/// A resource that is not there, on the session wire (MCP 2025-11-25, resources). Never on the stateless one.
+pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 /// A fault inside docent.
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 /// A header is missing or differs from the body (MCP 2026-07-28, streamable HTTP).

@@ -147,7 +147,7 @@ impl Mcp {
     fn exchange(&self, revision: Revision, principal: Arc<Principal>, request: &HttpRequest<'_>) -> Exchange {
         let mut ctx = RequestContext::new(principal, self.correlation_id());
         ctx.discovery = request.discovery;
-        Exchange { revision, ctx, underway: None, asker: None }
+        Exchange { revision, ctx, subscriptions: None, underway: None, asker: None }
     }
 
     /// `POST /mcp`.

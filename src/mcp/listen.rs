@@ -15,7 +15,9 @@ use super::envelope::{Params, RequestId};
 use super::error::{INTERNAL_ERROR, RpcError};
 use super::session::Session;
 use super::streams::{Messages, StreamPlace, of_channel};
+use super::subscriptions::{self, Subscriptions, UPDATED};
 use super::topics::{Seen, Topic};
+use crate::limits::SUBSCRIPTIONS_MAX;
 
 /// Messages that wait for a slow reader of a stream.
 const QUEUE: usize = 8;
@@ -25,6 +27,9 @@ const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 struct ListenParams {
     notifications: Map<String, Value>,
 }
+
+/// The member of the filter that names resources to watch.
+const WATCHED: &str = "resourceSubscriptions";
 
 fn too_many() -> RpcError {
     RpcError::new(INTERNAL_ERROR, "too many event streams are open for this caller: close one first")
@@ -38,10 +43,13 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Result<Messages, RpcError> {
-        let topics = Topic::asked(&params.read::<ListenParams>()?.notifications);
+        let filter = params.read::<ListenParams>()?.notifications;
+        let mut topics = Topic::asked(&filter);
+        topics.retain(|t| t.is_offered(&*self.service));
+        let watched = self.watched(&exchange, filter.get(WATCHED));
         let place = self.streams.open(&exchange.ctx.principal.subject).ok_or_else(too_many)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(Arc::clone(self).run_listen(exchange, id.clone(), topics, sender, place));
+        tokio::spawn(Arc::clone(self).run_listen(exchange, id.clone(), (topics, watched), sender, place));
         Ok(of_channel(receiver))
     }
 
@@ -49,14 +57,19 @@ impl Mcp {
         self: Arc<Self>,
         exchange: Exchange,
         id: RequestId,
-        topics: Vec<Topic>,
+        (topics, watched): (Vec<Topic>, Subscriptions),
         sender: mpsc::Sender<Bytes>,
         _place: StreamPlace,
     ) {
         let mut changes = self.service.changes();
         changes.mark_unchanged();
-        let honoured: Map<String, Value> =
+        let mut news = self.service.gateway().map(crate::gateway::Gateway::resource_updates);
+        let mut honoured: Map<String, Value> =
             topics.iter().map(|t| (t.filter().to_owned(), Value::Bool(true))).collect();
+        let uris = watched.uris();
+        if !uris.is_empty() {
+            honoured.insert(WATCHED.to_owned(), json!(uris));
+        }
         let (waits, mut seen) = (!topics.is_empty(), Seen::now(topics, &*self.service, &exchange.ctx));
         let subscription = id.value();
         let tell = |method: &str, mut params: Value| {
@@ -89,6 +102,10 @@ impl Mcp {
                             return;
                         }
                     }
+                    told = subscriptions::next(&mut news), if !uris.is_empty() => {
+                        let updates = watched.told(&*self.service, &exchange.ctx, told);
+                        break updates.into_iter().map(|params| tell(UPDATED, params)).collect();
+                    }
                 }
                 let moved = seen.moved(&*self.service, &exchange.ctx);
                 if !moved.is_empty() {
@@ -96,6 +113,19 @@ impl Mcp {
                 }
             };
         }
+    }
+
+    /// The resources of a filter that this caller may know of; of the others nothing is said, neither that they
+    /// are hidden nor that they are not there.
+    fn watched(&self, exchange: &Exchange, asked: Option<&Value>) -> Subscriptions {
+        let watched = Subscriptions::default();
+        if let (Some(gateway), Some(Value::Array(uris))) = (self.service.gateway(), asked) {
+            let known = uris.iter().filter_map(Value::as_str).take(SUBSCRIPTIONS_MAX);
+            for uri in known.filter(|uri| gateway.shows_resource(&exchange.ctx, uri)) {
+                watched.add(gateway, uri);
+            }
+        }
+        watched
     }
 
     /// The event stream of a session: `list_changed`, also for a change that came while no stream was open.
@@ -119,6 +149,7 @@ impl Mcp {
     ) {
         let number = session.stream_opened();
         let mut changes = self.service.changes();
+        let mut news = self.service.gateway().map(crate::gateway::Gateway::resource_updates);
         let mut just_opened = true;
         'open: loop {
             let first = std::mem::take(&mut just_opened);
@@ -136,6 +167,16 @@ impl Mcp {
                 () = session.ended.cancelled() => break,
                 () = self.drain.cancelled() => break,
                 changed = changes.changed() => if changed.is_err() { break },
+                told = subscriptions::next(&mut news) => {
+                    if !session.is_newest_stream(number) {
+                        continue;
+                    }
+                    for params in session.subscriptions.told(&*self.service, &exchange.ctx, told) {
+                        if sender.send(notification(UPDATED, &params)).await.is_err() {
+                            break 'open;
+                        }
+                    }
+                }
             }
         }
         session.stream_closed(self.sessions.now_ms());

@@ -27,6 +27,22 @@ pub(super) enum Method {
     UpdateTask,
     /// Asks for a task's end.
     CancelTask,
+    /// One page of the resources.
+    ListResources,
+    /// One page of the templates of resources.
+    ListTemplates,
+    /// What a resource holds.
+    ReadResource,
+    /// Begins to watch a resource.
+    Subscribe,
+    /// Watches it no more.
+    Unsubscribe,
+    /// One page of the prompts.
+    ListPrompts,
+    /// A prompt with its arguments put in.
+    GetPrompt,
+    /// Completes an argument.
+    Complete,
 }
 
 struct Row {
@@ -43,7 +59,7 @@ const SESSION: Revision = Revision::NEWEST_SESSION;
 const STATELESS: Revision = Revision::V2026_07_28;
 
 /// Every method and the revisions that have it. Capabilities are announced in `discover.rs`, beside this.
-const METHODS: [Row; 11] = [
+const METHODS: [Row; 19] = [
     Row { name: "initialize", method: Method::Initialize, since: FIRST, until: SESSION },
     Row { name: "ping", method: Method::Ping, since: FIRST, until: SESSION },
     Row { name: "server/discover", method: Method::Discover, since: STATELESS, until: STATELESS },
@@ -55,9 +71,22 @@ const METHODS: [Row; 11] = [
     Row { name: "tasks/get", method: Method::GetTask, since: STATELESS, until: STATELESS },
     Row { name: "tasks/update", method: Method::UpdateTask, since: STATELESS, until: STATELESS },
     Row { name: "tasks/cancel", method: Method::CancelTask, since: STATELESS, until: STATELESS },
+    Row { name: "resources/list", method: Method::ListResources, since: FIRST, until: STATELESS },
+    Row { name: "resources/templates/list", method: Method::ListTemplates, since: FIRST, until: STATELESS },
+    Row { name: "resources/read", method: Method::ReadResource, since: FIRST, until: STATELESS },
+    Row { name: "resources/subscribe", method: Method::Subscribe, since: FIRST, until: SESSION },
+    Row { name: "resources/unsubscribe", method: Method::Unsubscribe, since: FIRST, until: SESSION },
+    Row { name: "prompts/list", method: Method::ListPrompts, since: FIRST, until: STATELESS },
+    Row { name: "prompts/get", method: Method::GetPrompt, since: FIRST, until: STATELESS },
+    Row { name: "completion/complete", method: Method::Complete, since: FIRST, until: STATELESS },
 ];
 
 impl Method {
+    /// Whether it may take long: on a pipe it does not hold up what comes after it, and a session may cancel it.
+    pub(super) fn is_slow(self) -> bool {
+        matches!(self, Self::CallTool | Self::ReadResource | Self::GetPrompt | Self::Complete)
+    }
+
     /// The method of a name in a revision.
     pub(super) fn find(name: &str, revision: Revision) -> Option<Self> {
         METHODS
@@ -83,7 +112,10 @@ mod tests {
             ("tasks/get", false, true),
             ("tasks/result", false, false),
             ("tasks/list", false, false),
-            ("resources/list", false, false),
+            ("resources/read", true, true),
+            ("resources/subscribe", true, false),
+            ("completion/complete", true, true),
+            ("logging/setLevel", false, false),
             ("TOOLS/LIST", false, false),
         ] {
             assert_eq!(Method::find(name, Revision::V2025_03_26).is_some(), session, "{name}");

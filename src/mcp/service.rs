@@ -82,8 +82,7 @@ pub trait Service: Send + Sync + 'static {
     fn audit(&self) -> Audit {
         Audit::default()
     }
-
-    /// The gateway itself, for the operators' API; a test's double has none.
+    /// The gateway itself, for what it offers besides tools and for the operators' API; a test's double has none.
     fn gateway(&self) -> Option<&Gateway> {
         None
     }

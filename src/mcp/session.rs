@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ask::Questions;
 use super::envelope::{Params, RequestId};
 use super::revision::Revision;
+use super::subscriptions::Subscriptions;
 use super::topics::{Seen, Topic};
 use crate::clock::Clock;
 use crate::gateway::{Negotiated, Surface};
@@ -47,6 +48,8 @@ pub(super) struct Session {
     pub(super) negotiated: Negotiated,
     /// Fires when the session ends.
     pub(super) ended: CancellationToken,
+    /// The resources that the client watches.
+    pub(super) subscriptions: Arc<Subscriptions>,
     /// Requests under way, by the JSON of their ids.
     pub(super) running: Running,
     /// Requests of the server's own that wait for the client.
@@ -281,6 +284,7 @@ impl Sessions {
             client,
             negotiated,
             ended: CancellationToken::new(),
+            subscriptions: Arc::default(),
             running: Running::default(),
             questions: Arc::default(),
             told: Mutex::new(

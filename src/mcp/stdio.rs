@@ -22,6 +22,7 @@ use super::methods::Method;
 use super::progress;
 use super::revision::Revision;
 use super::session::Running;
+use super::subscriptions::{self, Subscriptions, UPDATED};
 use super::topics::{Seen, Topic};
 use crate::gateway::{Negotiated, RequestContext};
 use crate::limits::STDIO_CALLS_MAX;
@@ -39,6 +40,8 @@ pub struct StdioPeer {
     running: Running,
     /// Requests of the server's own that wait for the client.
     questions: Arc<Questions>,
+    /// What the client watches on the session wire.
+    subscriptions: Arc<Subscriptions>,
     /// Calls among them.
     calls: AtomicUsize,
     call_ended: Notify,
@@ -70,6 +73,7 @@ impl StdioPeer {
             session: Mutex::default(),
             running: Running::default(),
             questions: Arc::default(),
+            subscriptions: Arc::default(),
             calls: AtomicUsize::new(0),
             call_ended: Notify::new(),
             closed: CancellationToken::new(),
@@ -138,7 +142,8 @@ impl StdioPeer {
         ctx.discovery = self.discovery;
         ctx.negotiated = negotiated;
         ctx.cancel = self.closed.child_token();
-        Exchange { revision, ctx, underway: None, asker: None }
+        let subscriptions = (!revision.is_stateless()).then(|| Arc::clone(&self.subscriptions));
+        Exchange { revision, ctx, subscriptions, underway: None, asker: None }
     }
 
     /// The era of a request and its context (MCP 2026-07-28, versioning).
@@ -169,7 +174,7 @@ impl StdioPeer {
             Err(error) => return self.send(error_response(Some(&id), &error)).await,
         };
         let kind = Method::find(&method, exchange.revision);
-        if !matches!(kind, Some(Method::CallTool | Method::Listen)) {
+        if !kind.is_some_and(|k| k.is_slow() || k == Method::Listen) {
             let answer = self.mcp.answer(exchange, &id, &method, params).await;
             return self.reply(&id, answer).await;
         }
@@ -182,7 +187,7 @@ impl StdioPeer {
             let error = RpcError::invalid_request("a request with this id is still running");
             return self.send(error_response(Some(&id), &error)).await;
         }
-        if kind == Some(Method::CallTool) {
+        if kind != Some(Method::Listen) {
             if let Some(token) = declared.progress_token() {
                 let out = self.out.clone();
                 // A full queue means a slow reader: the next report says more anyway.
@@ -268,11 +273,18 @@ impl StdioPeer {
         let service = &*self.mcp.service;
         let mut changes = service.changes();
         let mut seen = Seen::now(Topic::told(exchange.ctx.negotiated), service, &exchange.ctx);
+        let mut news = service.gateway().map(crate::gateway::Gateway::resource_updates);
         loop {
             tokio::select! {
                 () = self.closed.cancelled() => return,
                 () = self.mcp.drain.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
+                told = subscriptions::next(&mut news) => {
+                    for params in self.subscriptions.told(service, &exchange.ctx, told) {
+                        self.send(notification(UPDATED, &params)).await;
+                    }
+                    continue;
+                }
             }
             for topic in seen.moved(service, &exchange.ctx) {
                 self.send(notification(topic.notification(), &json!({}))).await;

@@ -5,22 +5,31 @@ use serde_json::{Map, Value};
 use super::service::Service;
 use crate::gateway::{Negotiated, RequestContext, Surface};
 
+/// Of lists that a service does not have.
+const NOTHING: Surface = Surface([0; 32]);
+
 /// A list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Topic {
     /// `tools/list`
     Tools,
+    /// `resources/list` and `resources/templates/list`
+    Resources,
+    /// `prompts/list`
+    Prompts,
     /// `agents/list`
     Agents,
 }
 
 impl Topic {
-    pub(super) const ALL: [Self; 2] = [Self::Tools, Self::Agents];
+    pub(super) const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Prompts, Self::Agents];
 
     /// Its member in the filter of `subscriptions/listen`.
     pub(super) fn filter(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
+            Self::Resources => "resourcesListChanged",
+            Self::Prompts => "promptsListChanged",
             Self::Agents => "agentsListChanged",
         }
     }
@@ -29,6 +38,8 @@ impl Topic {
     pub(super) fn notification(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
+            Self::Resources => "notifications/resources/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
             Self::Agents => "notifications/agents/list_changed",
         }
     }
@@ -37,7 +48,7 @@ impl Topic {
     /// that it knows it.
     pub(super) fn is_told(self, negotiated: Negotiated) -> bool {
         match self {
-            Self::Tools => true,
+            Self::Tools | Self::Resources | Self::Prompts => true,
             Self::Agents => negotiated.agents,
         }
     }
@@ -52,10 +63,20 @@ impl Topic {
         Self::ALL.into_iter().filter(|t| filter.get(t.filter()) == Some(&Value::Bool(true))).collect()
     }
 
+    /// Whether there is such a list at all.
+    pub(super) fn is_offered(self, service: &dyn Service) -> bool {
+        match self {
+            Self::Tools | Self::Agents => true,
+            Self::Resources | Self::Prompts => service.gateway().is_some(),
+        }
+    }
+
     /// The digest of what this caller is shown of it now.
     pub(super) fn surface(self, service: &dyn Service, ctx: &RequestContext) -> Surface {
         match self {
             Self::Tools => service.surface(ctx),
+            Self::Resources => service.gateway().map_or(NOTHING, |g| g.resource_surface(ctx)),
+            Self::Prompts => service.gateway().map_or(NOTHING, |g| g.prompt_surface(ctx)),
             Self::Agents => service.agent_surface(ctx),
         }
     }

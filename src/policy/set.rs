@@ -22,8 +22,9 @@ use crate::id::ToolNo;
 use crate::json::{Object, to_text};
 use crate::script::{Dynamic, Script};
 
-/// Catalogs that a policy set keeps its bitmaps for: the current one, and one whose last calls still run.
-const CATALOGS_KEPT: usize = 2;
+/// Catalogs that a policy set keeps its bitmaps for: that of the tools and that of the other offers, the current
+/// ones and those whose last calls still run.
+const CATALOGS_KEPT: usize = 4;
 
 /// All policies of a home, compiled. Cheap to clone. The default set has no rule and allows nothing.
 #[derive(Debug, Clone, Default)]
@@ -127,11 +128,15 @@ impl PolicySet {
         &self.0
     }
 
-    /// Notes the rules that cover no tool of a catalog: often a misspelt tag or upstream.
-    pub fn lint(&self, catalog: &Catalog, diagnostics: &mut Diagnostics) {
-        let compiled = self.compiled(catalog);
+    /// Notes the rules that cover nothing in any of these catalogs: often a misspelt tag or upstream.
+    pub fn lint(&self, catalogs: &[&Catalog], diagnostics: &mut Diagnostics) {
+        let mut idle: Vec<usize> = (0..self.0.rules.len()).collect();
+        for compiled in catalogs.iter().map(|c| self.compiled(c)) {
+            let here: Vec<usize> = compiled.idle().collect();
+            idle.retain(|rule| here.contains(rule));
+        }
         // What an agent narrows was written by nobody: an agent may name every tool.
-        for rule in compiled.idle().filter_map(|i| self.0.rules.get(i)).filter(|r| r.at.line > 0) {
+        for rule in idle.into_iter().filter_map(|i| self.0.rules.get(i)).filter(|r| r.at.line > 0) {
             let mut d =
                 Diagnostic::warning("idle-rule", &*rule.at.file, "this rule covers no tool of the catalog")
                     .help("check the spelling of its tags, upstreams, categories and patterns");

@@ -21,11 +21,16 @@ pub(super) enum Piece {
 
 /// A text with placeholders; `{{` and `}}` stand for braces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Template(pub(super) Vec<Piece>);
+pub struct Template(pub(super) Vec<Piece>);
 
 impl Template {
+    /// A text without placeholders, braces and all.
+    pub fn literal(text: &str) -> Self {
+        Self(vec![Piece::Text(text.to_owned())])
+    }
+
     /// Parses a template; the error has the byte offset inside the text.
-    pub(super) fn parse(text: &str) -> Result<Self, (usize, String)> {
+    pub fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -64,7 +69,7 @@ impl Template {
     }
 
     /// The arguments it names.
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|p| match p {
             Piece::Argument { name, .. } => Some(name.as_str()),
             Piece::Text(_) => None,
@@ -72,7 +77,7 @@ impl Template {
     }
 
     /// The argument's name where the whole text is one placeholder.
-    pub(super) fn whole(&self) -> Option<&str> {
+    pub fn whole(&self) -> Option<&str> {
         match self.0.as_slice() {
             [Piece::Argument { name, .. }] => Some(name),
             _ => None,
@@ -80,7 +85,7 @@ impl Template {
     }
 
     /// The text with every argument put in; `None` where one is absent or null.
-    pub(super) fn fill(&self, args: &Object) -> Option<String> {
+    pub fn fill(&self, args: &Object) -> Option<String> {
         let mut out = String::new();
         for piece in &self.0 {
             match piece {

@@ -19,6 +19,7 @@ use crate::search::{Ranking, ToolIndex};
 use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
 
 use super::digest::{self, Texts};
+use super::offers;
 use super::{Home, MetaTool, Snapshot};
 
 /// How a tool's calls are made: its shaping and its times.
@@ -60,6 +61,7 @@ pub fn build(
         Some(previous) => policy.with_ledger(Arc::clone(previous.policy.ledger())),
         None => policy,
     };
+    let offers = offers::build(&upstreams, &catalog, &policy.digest(), &mut theirs);
     warn_of_unknown_agents_tools(home, &catalog, &mut theirs);
     let broken = own.has_errors();
     diagnostics.extend(own);
@@ -77,6 +79,7 @@ pub fn build(
         generation,
         state: digest::of_state(&ranked, &policy.digest(), &catalog),
         catalog: Arc::new(catalog),
+        offers: Arc::new(offers),
         policy: Arc::new(policy),
         index,
         settings: Arc::new(home.settings.clone()),

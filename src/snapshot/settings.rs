@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::files::FileLimits;
 use crate::id::AgentId;
 use crate::limits;
 use crate::policy::{DiscoveryMode, Principal, pattern_matches};
@@ -36,6 +37,8 @@ pub struct ServerSettings {
     pub step_up_as_result: Vec<String>,
     /// `[budgets]`
     pub budgets: Budgets,
+    /// `[files]`
+    pub files: FileLimits,
     /// `tiers.order`, lowest first.
     pub tiers: Vec<String>,
     /// `[agents]`
@@ -61,6 +64,7 @@ impl Default for ServerSettings {
             allowed_hosts: Vec::new(),
             step_up_as_result: Vec::new(),
             budgets: Budgets::default(),
+            files: FileLimits::default(),
             tiers: ["workbench", "action", "system"].map(str::to_owned).to_vec(),
             agents: BTreeMap::new(),
             issuer: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Response, Uri};
@@ -18,6 +18,7 @@ use url::form_urlencoded;
 use super::access::{Access, AccessHandle, METADATA, METADATA_OF_MCP};
 use super::body::{self, BodyRefusal};
 use super::compress;
+use super::files;
 use super::metrics::Requests;
 use super::reply::{json_value, respond, typed, with_authenticate};
 use super::{admin, api, jobs};
@@ -47,6 +48,9 @@ pub fn front(mcp: Arc<Mcp>, access: AccessHandle) -> Front {
         .route("/api/v1/search", get(api::search))
         .route("/api/v1/jobs", get(jobs::list).post(jobs::start))
         .route("/api/v1/jobs/{id}", get(jobs::read).delete(jobs::cancel))
+        .route("/api/v1/files", get(files::list).post(files::upload))
+        .route("/api/v1/files/{id}", get(files::one).delete(files::one))
+        .route("/api/v1/files/{id}/content", get(files::content))
         .route("/api/v1/audit", get(admin::audit))
         .route("/api/v1/agents", get(admin::list_agents).post(admin::publish_agent))
         .route("/api/v1/agents/{name}", delete(admin::withdraw_agent))
@@ -59,6 +63,8 @@ pub fn front(mcp: Arc<Mcp>, access: AccessHandle) -> Front {
         .route(METADATA, get(metadata))
         .route(METADATA_OF_MCP, get(metadata))
         .fallback(|| async { json_value(404, &json!({ "error": "there is nothing at this path" })) })
+        // Uploads are bounded by `[files]` while they are streamed; everything else has a bounded reader of its own.
+        .layer(DefaultBodyLimit::disable())
         .with_state(Arc::clone(&server));
     Front { server, router }
 }

@@ -1,13 +1,17 @@
 //! The port that every adapter implements.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use super::offer::{OfferCall, Offered};
 use crate::call::{UpstreamReply, UpstreamRequest};
 use crate::catalog::Tool;
 use crate::diagnostic::Diagnostics;
@@ -59,6 +63,8 @@ pub struct Invocation<'a> {
     pub correlation_id: &'a str,
     /// Whether the tool only reads: decides if a lost answer is safe to retry.
     pub read_only: bool,
+    /// Copies of the caller's files that stand as paths in the arguments.
+    pub lent: &'a [PathBuf],
 }
 
 /// Whether the same request may be sent again.
@@ -193,6 +199,8 @@ pub struct Discovery {
     pub broke_off: bool,
     /// What was skipped and why.
     pub problems: Diagnostics,
+    /// What it offers besides tools.
+    pub offered: Offered,
 }
 
 /// The code of a problem that cost a list some of its tools.
@@ -215,6 +223,26 @@ pub trait Upstream: Send + Sync + fmt::Debug {
     /// Whether the upstream said, since the last discovery, that its tools changed.
     fn list_changed(&self) -> bool {
         false
+    }
+
+    /// Asks for something it offers besides tools. Only MCP servers offer such things.
+    fn offer<'a>(&'a self, call: OfferCall<'a>) -> BoxFuture<'a, Result<Box<RawValue>, UpstreamError>> {
+        drop(call);
+        let message = format!("upstream `{}` has neither resources nor prompts", self.id());
+        let error = UpstreamError::new(ErrorSource::Unsupported, Retry::Never, message);
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Begins (or ends) watching one of its resources; `false` where it tells of no changes. Begun as often as
+    /// ended.
+    fn watch(&self, uri: &str, on: bool) -> bool {
+        let _ = (uri, on);
+        false
+    }
+
+    /// Tells of watched resources that changed, by their addresses at the upstream.
+    fn updates(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        None
     }
 
     /// Ends its connections and processes.

@@ -87,7 +87,7 @@ impl Commands {
             CommandOutput::Files => Some(files::Folder::new()?),
             CommandOutput::Text | CommandOutput::Json => None,
         };
-        let argv = self.vector(program, arguments, output.as_ref())?;
+        let argv = self.vector(program, arguments, output.as_ref(), call.lent)?;
         let input = program.tool.stdin.as_ref().and_then(|n| value_of(arguments, &program.defaults, n));
         let input = input.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
         let slot = tokio::select! {
@@ -120,6 +120,7 @@ impl Commands {
         program: &Program,
         arguments: &Object,
         output: Option<&files::Folder>,
+        lent: &[PathBuf],
     ) -> Result<Vec<String>, UpstreamError> {
         let refuse = |name: &str, why: &str| {
             let message = format!("the argument `{name}` cannot be used: {why}");
@@ -130,7 +131,11 @@ impl Commands {
             let items = value
                 .and_then(Value::as_array)
                 .map_or_else(|| value.into_iter().collect::<Vec<&Value>>(), |items| items.iter().collect());
-            for path in items.into_iter().filter_map(Value::as_str) {
+            for path in items
+                .into_iter()
+                .filter_map(Value::as_str)
+                .filter(|p| !lent.iter().any(|l| l == Path::new(p)))
+            {
                 stays_below(self.folder(), path).map_err(|why| refuse(name, why))?;
             }
         }

@@ -5,6 +5,7 @@
 
 mod auth;
 mod kind;
+mod offer;
 mod tool;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -18,6 +19,10 @@ pub use auth::{AuthConfig, OauthClient};
 pub use kind::{
     CatalogSource, CommandDefaults, Era, HttpTarget, KindConfig, McpSource, McpTransport, OpenApiSource,
     OperationFilter, SecretPair,
+};
+pub use offer::{
+    BackingCall, KnownValues, OfferAccess, PROMPT_TAG, PromptConfig, PromptPart, RESOURCE_TAG,
+    ResourceConfig, ResourceSource, Role, Values,
 };
 pub use tool::{CommandOutput, CommandTool, ToolConfig};
 
@@ -85,6 +90,10 @@ pub struct UpstreamConfig {
     pub tools: Vec<ToolConfig>,
     /// Changes to discovered tools, by id or by the upstream's own name.
     pub overrides: BTreeMap<String, ToolConfig>,
+    /// `[[resource]]`: what can be read besides.
+    pub resources: Vec<ResourceConfig>,
+    /// `[[prompt]]`
+    pub prompts: Vec<PromptConfig>,
     digest: blake3::Hash,
     secrets: Vec<Secret>,
     /// The values of the single references, without those that only say where something is.
@@ -151,6 +160,10 @@ impl UpstreamConfig {
         for (name, mut section) in root.named_sections("override") {
             overrides.insert(name.value, ToolConfig::read_override(&mut section, name.offset, reader));
         }
+        let resources: Vec<ResourceConfig> =
+            root.sections("resource").iter_mut().filter_map(|s| ResourceConfig::read(s, reader)).collect();
+        let prompts: Vec<PromptConfig> =
+            root.sections("prompt").iter_mut().filter_map(|s| PromptConfig::read(s, reader)).collect();
         let (id, kind) = (id?, kind?);
         report_duplicates(root, &tools);
         report_misplaced(root, &kind, &tools, &auth);
@@ -169,6 +182,8 @@ impl UpstreamConfig {
             auth,
             tools,
             overrides,
+            resources,
+            prompts,
             digest: reader.files.finalize(),
             secrets: std::mem::take(&mut reader.secrets),
             echoes: std::mem::take(&mut reader.echoes),

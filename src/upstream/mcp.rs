@@ -8,7 +8,9 @@ mod conn;
 mod headers;
 mod http;
 mod list;
+mod offer;
 mod rpc;
+mod signals;
 mod sse;
 mod stdio;
 
@@ -22,12 +24,12 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 
 use super::config::{McpSource, McpTransport, UpstreamConfig};
 use super::{
-    Discovery, ErrorSource, Invocation, ProgressSink, Retry, Upstream, UpstreamError, UpstreamState,
-    UpstreamStatus,
+    Discovery, ErrorSource, Invocation, OfferCall, ProgressSink, Retry, Upstream, UpstreamError,
+    UpstreamState, UpstreamStatus,
 };
 use crate::call::{McpReply, ReplyBody, UpstreamReply, UpstreamRequest};
 use crate::clock::Clock;
@@ -36,6 +38,7 @@ use crate::json;
 use crate::limits;
 use headers::HeaderMark;
 use rpc::{Fault, Outgoing};
+use signals::Signals;
 
 /// One request with what bounds its answer.
 struct Asked<'a> {
@@ -62,6 +65,16 @@ impl Track {
     fn sent(&self) -> bool {
         self.id.load(Ordering::Relaxed) != 0
     }
+}
+
+/// How the walk over a list ended.
+enum Walked {
+    /// At its end.
+    Whole,
+    /// At its first page.
+    Refused(UpstreamError),
+    /// Later, for this reason.
+    BrokeOff(String),
 }
 
 #[derive(Debug, Clone)]
@@ -104,24 +117,26 @@ impl Link {
 pub(super) struct McpUpstream {
     config: UpstreamConfig,
     link: Link,
-    changed: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     marks: ArcSwap<HashMap<Arc<str>, Vec<HeaderMark>>>,
     slots: Semaphore,
     last_failure: Mutex<Option<String>>,
     answered: AtomicBool,
+    /// Whether it said that its resources can be watched.
+    watchable: AtomicBool,
 }
 
 impl McpUpstream {
     pub(super) fn new(config: &UpstreamConfig, source: &McpSource, clock: Clock) -> Self {
-        let changed = Arc::new(AtomicBool::new(false));
+        let signals = Arc::<Signals>::default();
         let link = match &source.transport {
             McpTransport::Http(target) => {
-                let made = http::HttpLink::new(config, target, source.era, Arc::clone(&changed), clock);
+                let made = http::HttpLink::new(config, target, source.era, Arc::clone(&signals), clock);
                 made.map_or_else(|why| Link::Broken(Arc::from(why)), |l| Link::Http(Arc::new(l)))
             }
             McpTransport::Stdio(defaults) => {
                 let spoken = (source.era, source.idle);
-                let made = stdio::StdioLink::new(config, defaults, spoken, Arc::clone(&changed), clock);
+                let made = stdio::StdioLink::new(config, defaults, spoken, Arc::clone(&signals), clock);
                 Link::Stdio(Arc::new(made))
             }
         };
@@ -129,10 +144,11 @@ impl McpUpstream {
             slots: Semaphore::new(config.concurrency),
             config: config.clone(),
             link,
-            changed,
+            signals,
             marks: ArcSwap::default(),
             last_failure: Mutex::new(None),
             answered: AtomicBool::new(false),
+            watchable: AtomicBool::new(false),
         }
     }
 
@@ -141,51 +157,65 @@ impl McpUpstream {
     }
 
     async fn list(&self) -> Result<Discovery, UpstreamError> {
-        self.changed.store(false, Ordering::Relaxed);
+        self.signals.forget_change();
         let marked = matches!(self.link, Link::Http(_));
         let mut found = list::Collector::new(&self.config, marked);
+        let walked = self.walk("tools/list", &mut |result| found.page(result)).await;
+        match walked {
+            Walked::Whole => {}
+            Walked::Refused(error) => {
+                self.note(Some(&error));
+                return Err(error);
+            }
+            Walked::BrokeOff(why) => found.broke_off(why),
+        }
+        self.note(None);
+        let (offered, problems) = self.offers().await;
+        for why in problems {
+            found.incomplete(why);
+        }
+        let (mut discovery, marks) = found.finish();
+        discovery.offered = offered;
+        self.marks.store(Arc::new(marks));
+        Ok(discovery)
+    }
+
+    /// Walks every page of one list; `page` takes each and gives the cursor of the next.
+    async fn walk(
+        &self,
+        method: &'static str,
+        page: &mut (dyn FnMut(&RawValue) -> Option<String> + Send),
+    ) -> Walked {
         let mut cursor: Option<String> = None;
         let mut seen = HashSet::new();
-        for page in 0.. {
+        for number in 0.. {
             let params = cursor.as_ref().map(|c| format!(r#""cursor":{}"#, json::to_text(c)));
-            let out = Outgoing {
-                method: "tools/list",
-                params: params.as_deref().unwrap_or_default(),
-                name: None,
-                progress: false,
-            };
+            let params = params.as_deref().unwrap_or_default();
+            let out = Outgoing { method, params, name: None, progress: false };
             let max = limits::DISCOVERY_PAGE_BYTES_MAX;
             let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
             let next = match self.link.request(&asked, &Track::default()).await {
-                Ok(result) => found.page(&result),
-                // A server without tools may not know the method at all.
-                Err(Fault::Rpc(e)) if page == 0 && e.code == -32601 => None,
-                Err(fault) if page == 0 => {
-                    let error = fault.into_error(self.name());
-                    self.note(Some(&error));
-                    return Err(error);
-                }
+                Ok(result) => page(&result),
+                // A server without such a list may not know the method at all.
+                Err(Fault::Rpc(e)) if number == 0 && e.code == -32601 => None,
+                Err(fault) if number == 0 => return Walked::Refused(fault.into_error(self.name())),
                 Err(fault) => {
                     let why = fault.into_error(self.name()).message;
-                    found.broke_off(format!("page {} of its list failed: {why}", page + 1));
-                    None
+                    return Walked::BrokeOff(format!("page {} of its list failed: {why}", number + 1));
                 }
             };
             let Some(next) = next else { break };
             if !seen.insert(next.clone()) {
-                found.broke_off("its list repeats a cursor, so it would never end");
-                break;
+                let why = "its list repeats a cursor, so it would never end";
+                return Walked::BrokeOff(why.to_owned());
             }
-            if page + 1 >= limits::LIST_PAGES_MAX {
-                found.incomplete(format!("its list has more than {} pages", limits::LIST_PAGES_MAX));
-                break;
+            if number + 1 >= limits::LIST_PAGES_MAX {
+                let why = format!("its list has more than {} pages", limits::LIST_PAGES_MAX);
+                return Walked::BrokeOff(why);
             }
             cursor = Some(next);
         }
-        self.note(None);
-        let (discovery, marks) = found.finish();
-        self.marks.store(Arc::new(marks));
-        Ok(discovery)
+        Walked::Whole
     }
 
     async fn call(&self, call: Invocation<'_>) -> Result<UpstreamReply, UpstreamError> {
@@ -326,7 +356,23 @@ impl Upstream for McpUpstream {
     }
 
     fn list_changed(&self) -> bool {
-        self.changed.load(Ordering::Relaxed)
+        self.signals.has_changed()
+    }
+
+    fn offer<'a>(&'a self, call: OfferCall<'a>) -> BoxFuture<'a, Result<Box<RawValue>, UpstreamError>> {
+        Box::pin(self.ask(call))
+    }
+
+    fn watch(&self, uri: &str, on: bool) -> bool {
+        if on && !self.can_watch() {
+            return false;
+        }
+        self.watch_resource(uri, on);
+        true
+    }
+
+    fn updates(&self) -> Option<broadcast::Receiver<Arc<str>>> {
+        Some(self.signals.updates())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -78,6 +78,7 @@ impl Served {
             progress: None,
             correlation_id: "case",
             read_only: true,
+            lent: &[],
         });
         let shaped = self.shape(&reply.await.unwrap_or_else(|e| panic!("{}: {e}", self.tool.id)), &args);
         if let ToolOutcome::Completed(result) = &shaped.outcome

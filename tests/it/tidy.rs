@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const RANKS: &[&[&str]] = &[
     &["limits"],
     &["id", "json", "clock", "eager", "secret", "diagnostic"],
-    &["call", "cursor", "schema", "settings", "store"],
+    &["call", "cursor", "media", "schema", "settings", "store"],
     &["catalog", "script"],
     &["policy", "projection", "search"],
-    &["upstream", "cache", "auth", "audit", "jobs"],
+    &["upstream", "cache", "auth", "audit", "files", "jobs"],
     &["snapshot"],
     &["gateway"],
     &["mcp"],

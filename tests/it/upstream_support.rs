@@ -132,6 +132,7 @@ impl TestUpstream {
                 progress: how.progress,
                 correlation_id: "test-1",
                 read_only: how.read_only,
+                lent: &[],
             })
             .await
     }

@@ -75,7 +75,11 @@ struct Permissions<'a> {
 }
 
 /// Describes a tool. Unknown, hidden and forbidden tools have one answer.
-pub(super) fn describe(view: &View, who: &Principal, arguments: &Object) -> Result<JsonText, ToolError> {
+pub(in super::super) fn describe(
+    view: &View,
+    who: &Principal,
+    arguments: &Object,
+) -> Result<JsonText, ToolError> {
     let asked = args::text(arguments, "tool").unwrap_or_default();
     let Some((no, tool)) = view.find(asked) else { return Err(failure::not_found()) };
     let mut entry = entry(view, who, no, tool);

@@ -58,11 +58,13 @@ pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<Arc<ToolEntr
 fn annotations(tool: MetaTool) -> ToolAnnotations {
     let dispatches = matches!(tool, MetaTool::RunTool | MetaTool::RunReadonlyTool);
     let writes = matches!(tool, MetaTool::RunTool | MetaTool::JobCancel);
+    // Adds something of the caller's own and changes nothing that is there.
+    let adds = tool == MetaTool::UploadFile;
     ToolAnnotations {
         title: None,
-        read_only: Some(!writes),
+        read_only: Some(!writes && !adds),
         destructive: Some(writes),
-        idempotent: Some(tool != MetaTool::RunTool),
+        idempotent: Some(tool != MetaTool::RunTool && !adds),
         open_world: Some(dispatches),
     }
 }
@@ -103,6 +105,12 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
              {\"$result\": \"<result_id>\", \"path\": \"/items/0/id\"}."
                 .to_owned()
         }
+        MetaTool::UploadFile => "Keeps a file of yours for a while and gives its `file_id`. An argument of any tool may then be the \
+             file: {\"$file\": \"<file_id>\"}. Large files and raw bytes go to `POST /api/v1/files` over HTTP."
+            .to_owned(),
+        MetaTool::ListFiles => "Your own files: those you uploaded and those that tools made for you, oldest first, with their \
+             `file_id`, `uri` for reading and `url` for HTTP."
+            .to_owned(),
         MetaTool::Surface => format!(
             "What your code may rely on, as data: every tool you may use with its tier and hints, and one hash \
              over all of their contracts. Words never move the hash, arguments do: compare it at the start \
@@ -161,6 +169,21 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::ReadResult => read_result_schema(),
         MetaTool::JobStatus => job_schema(0),
         MetaTool::JobCancel => job_schema(CANCEL_WAIT.as_secs()),
+        MetaTool::UploadFile => object(
+            &json!({
+                "name": name("Its name, with the ending that tells what it is."),
+                "content": {"type": "string", "maxLength": limits::REQUEST_BODY_BYTES_MAX, "description": "The bytes in base64."},
+                "mime": name("Its media type; by the name's ending where absent."),
+            }),
+            &["name", "content"],
+        ),
+        MetaTool::ListFiles => object(
+            &json!({
+                "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_MAX, "description": "Files at most."},
+                "cursor": name("`next_cursor` of the answer before."),
+            }),
+            &[],
+        ),
         MetaTool::Surface => object(&json!({"cursor": name("`next_cursor` of the answer before.")}), &[]),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }

@@ -76,10 +76,12 @@ impl Mcp {
         let kind = Method::find(method, revision);
         match kind {
             Some(Method::ListTools) => session.listed(Topic::Tools),
+            Some(Method::ListResources | Method::ListTemplates) => session.listed(Topic::Resources),
+            Some(Method::ListPrompts) => session.listed(Topic::Prompts),
             Some(Method::ListAgents) => session.listed(Topic::Agents),
             _ => {}
         }
-        if kind != Some(Method::CallTool) {
+        if !kind.is_some_and(Method::is_slow) {
             let answer = self.answer(exchange, &id, method, params).await;
             return HttpReply::answer(revision, &id, answer);
         }
@@ -90,6 +92,10 @@ impl Mcp {
         // It goes with the call, which is a task of its own: on this wire a connection that goes away cancels
         // nothing, and the call can still be cancelled by name.
         exchange.underway = Some(underway);
+        if kind != Some(Method::CallTool) {
+            let answer = self.answer(exchange, &id, method, params).await;
+            return HttpReply::answer(revision, &id, answer);
+        }
         let declared = Declared::of(&params);
         let streams = request.asks_for_events();
         let token = declared.progress_token().filter(|_| streams);
@@ -107,6 +113,7 @@ impl Mcp {
         let principal = with_client(Arc::clone(request.principal), session.client.clone());
         let mut exchange = self.exchange(session.revision, principal, request);
         exchange.ctx.negotiated = session.negotiated;
+        exchange.subscriptions = Some(Arc::clone(&session.subscriptions));
         exchange
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::call::{McpReply, ReplyBody};
 use crate::json;
 use crate::limits;
+use crate::media;
 use crate::upstream::{UpstreamError, text};
 
 /// A folder that is removed with the run.
@@ -78,7 +79,7 @@ fn raw(value: &Value) -> Option<Box<RawValue>> {
 
 /// An embedded resource of MCP: text where the bytes are UTF-8, else base64.
 fn block(name: &str, bytes: Vec<u8>) -> Value {
-    let media = media_type(name);
+    let media = media::of_name(name);
     let uri = format!("file:///{}", name.replace(' ', "%20"));
     match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => {
@@ -92,25 +93,6 @@ fn block(name: &str, bytes: Vec<u8>) -> Value {
             }
             json!({"type": "resource", "resource": {"uri": uri, "mimeType": media, "blob": blob}})
         }
-    }
-}
-
-/// The media type of a file by its ending; the few that agents can use.
-fn media_type(name: &str) -> &'static str {
-    let ending = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    match ending.as_str() {
-        "txt" | "log" | "md" => "text/plain",
-        "json" => "application/json",
-        "csv" => "text/csv",
-        "html" => "text/html",
-        "xml" => "application/xml",
-        "pdf" => "application/pdf",
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "zip" => "application/zip",
-        _ => "application/octet-stream",
     }
 }
 

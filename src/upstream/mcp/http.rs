@@ -1,11 +1,12 @@
 //! Streamable HTTP on both wires: one POST a request, the era found out once, a session re-made on 404.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
@@ -14,6 +15,7 @@ use tokio::sync::Mutex;
 
 use super::conn::{Exchange, Pool, SendFault};
 use super::rpc::{self, Fault, Message, Outgoing, Progress, RpcError, ServerFacts};
+use super::signals::Signals;
 use super::sse::Events;
 use super::{Asked, Track};
 use crate::clock::Clock;
@@ -28,6 +30,8 @@ const PROBE: Duration = Duration::from_secs(5);
 const HANDSHAKE_BYTES: usize = 1024 * 1024;
 /// The pause before a lost event stream is opened again; it doubles up to 64 times.
 const LISTEN_PAUSE: Duration = Duration::from_secs(2);
+/// Several resources that begin to be watched are one new stream.
+const GATHER: Duration = Duration::from_millis(20);
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -57,7 +61,7 @@ pub(super) struct HttpLink {
     session: ArcSwapOption<Session>,
     opening: Mutex<()>,
     ids: AtomicU64,
-    changed: Arc<AtomicBool>,
+    signals: Arc<Signals>,
 }
 
 impl HttpLink {
@@ -66,7 +70,7 @@ impl HttpLink {
         config: &UpstreamConfig,
         target: &HttpTarget,
         era: Era,
-        changed: Arc<AtomicBool>,
+        signals: Arc<Signals>,
         clock: Clock,
     ) -> Result<Self, String> {
         let url = target.base_url.clone();
@@ -95,7 +99,7 @@ impl HttpLink {
             session: ArcSwapOption::empty(),
             opening: Mutex::new(()),
             ids: AtomicU64::new(1),
-            changed,
+            signals,
         })
     }
 
@@ -176,6 +180,9 @@ impl HttpLink {
         self.session.store(Some(Arc::clone(&session)));
         if session.facts.tells_changes {
             tokio::spawn(listen(Arc::downgrade(self), Arc::downgrade(&session)));
+        }
+        if !session.stateless && !self.signals.watched().is_empty() {
+            tokio::spawn(Arc::clone(self).watch_again());
         }
         Ok(session)
     }
@@ -391,7 +398,7 @@ impl HttpLink {
     /// Takes note of what a server says besides its answers.
     fn note(&self, message: &Message<'_>, id: u64, progress: Option<&ProgressSink>) {
         match message.method.as_deref() {
-            Some("notifications/tools/list_changed") => self.changed.store(true, Ordering::Relaxed),
+            _ if self.signals.note(message) => {}
             Some("notifications/progress") => {
                 if let (Some(sink), Some(params)) = (progress, message.params)
                     && let Ok(step) = serde_json::from_str::<Progress<'_>>(params.get())
@@ -435,26 +442,66 @@ async fn listen(link: Weak<HttpLink>, session: Weak<Session>) {
         }
         let began = tokio::time::Instant::now();
         match link.listen_once(&session).await {
-            Ok(true) => {}
             // The server has no such stream.
-            Ok(false) => return,
-            Err(_) => {}
+            Ok(Listened::Nothing) => return,
+            // Opened again at once: what is watched is part of the request.
+            Ok(Listened::OtherSet) => {
+                tokio::time::sleep(GATHER).await;
+                continue;
+            }
+            Ok(Listened::ToItsEnd) | Err(_) => {}
         }
         failures = if began.elapsed() > limits::DISCOVERY_TIMEOUT { 0 } else { failures.saturating_add(1) };
         // What changed while nobody listened is found by the next look.
-        link.changed.store(true, Ordering::Relaxed);
+        link.signals.mark_changed();
         drop((link, session));
         tokio::time::sleep(LISTEN_PAUSE.saturating_mul(1 << failures.min(6))).await;
     }
 }
 
+/// How an event stream ended.
+enum Listened {
+    /// The server offers none.
+    Nothing,
+    /// By itself.
+    ToItsEnd,
+    /// Other resources are watched than it was opened for.
+    OtherSet,
+}
+
 impl HttpLink {
-    /// One event stream to its end. `Ok(false)` means that the server offers none.
-    async fn listen_once(&self, session: &Session) -> Result<bool, Fault> {
+    /// What was agreed, once something was.
+    pub(super) fn facts(&self) -> Option<ServerFacts> {
+        self.session.load().as_ref().map(|s| s.facts.clone())
+    }
+
+    /// Whether watching is a request of its own, as on the session wire.
+    pub(super) fn subscribes(&self) -> bool {
+        self.session.load().as_ref().is_none_or(|s| !s.stateless)
+    }
+
+    /// A new session knows nothing of what was watched in the one before.
+    fn watch_again(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            for uri in self.signals.watched() {
+                let params = format!("\"uri\":{}", crate::json::to_text(&uri));
+                let (method, max) = ("resources/subscribe", HANDSHAKE_BYTES);
+                let out = Outgoing { method, params: &params, name: None, progress: false };
+                let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
+                // Whoever watches reads anew at times; a server that does not tell costs only that.
+                drop(self.request(&asked, &Track::default()).await);
+            }
+        })
+    }
+
+    /// One event stream to its end.
+    async fn listen_once(&self, session: &Session) -> Result<Listened, Fault> {
         let mut headers = session.headers.clone();
+        let mut watched = self.signals.set_changes();
         let mut exchange = if session.stateless {
-            let params = r#""notifications":{"toolsListChanged":true}"#;
-            let out = Outgoing { method: "subscriptions/listen", params, name: None, progress: false };
+            let params = self.signals.filter();
+            let out =
+                Outgoing { method: "subscriptions/listen", params: &params, name: None, progress: false };
             name_request(&mut headers, &out);
             let id = self.ids.fetch_add(1, Ordering::Relaxed);
             self.post(headers, out.text(id, session.meta.as_deref()), true).await?
@@ -466,10 +513,15 @@ impl HttpLink {
         };
         let streams = exchange.header("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
         if exchange.status() != 200 || !streams {
-            return Ok(false);
+            return Ok(Listened::Nothing);
         }
         let mut events = Events::new(HANDSHAKE_BYTES);
-        while let Ok(Some(piece)) = exchange.chunk().await {
+        loop {
+            let piece = tokio::select! {
+                piece = exchange.chunk() => piece,
+                _ = watched.changed(), if session.stateless => return Ok(Listened::OtherSet),
+            };
+            let Ok(Some(piece)) = piece else { break };
             if events.push(&piece).is_err() {
                 break;
             }
@@ -482,6 +534,6 @@ impl HttpLink {
                 }
             }
         }
-        Ok(true)
+        Ok(Listened::ToItsEnd)
     }
 }

@@ -67,7 +67,8 @@ impl Fault {
         };
         let source = match error.code {
             -32601 => ErrorSource::Unsupported,
-            -32602 => ErrorSource::Caller,
+            // -32002: a resource that is not there, on the session wire.
+            -32602 | -32002 => ErrorSource::Caller,
             _ => ErrorSource::Upstream,
         };
         let shown = text::plain(json::cut(&error.message, MESSAGE_BYTES));
@@ -212,22 +213,38 @@ pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications
 pub(super) struct ServerFacts {
     /// The revision that is spoken with it.
     pub(super) version: String,
-    /// Whether it tells when its tools change.
+    /// Whether it tells when one of its lists or a watched resource changes.
     pub(super) tells_changes: bool,
     /// Whether it has tools at all.
     pub(super) has_tools: bool,
+    /// Whether it has resources.
+    pub(super) has_resources: bool,
+    /// Whether its resources can be watched.
+    pub(super) can_watch: bool,
+    /// Whether it has prompts.
+    pub(super) has_prompts: bool,
+    /// Whether it completes arguments.
+    pub(super) completes: bool,
 }
 
 impl ServerFacts {
     /// From the result of `initialize` or `server/discover`.
     pub(super) fn read(result: &RawValue, version: Option<&str>) -> Self {
         let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-        let tools = value.pointer("/capabilities/tools");
+        let capability = |name: &str| value.get("capabilities")?.get(name).filter(|c| !c.is_null());
+        let tells =
+            |name: &str, what: &str| capability(name).and_then(|c| c.get(what)) == Some(&Value::Bool(true));
+        let can_watch = tells("resources", "subscribe");
+        let lists = ["tools", "resources", "prompts"].iter().any(|name| tells(name, "listChanged"));
         let said = value.get("protocolVersion").and_then(Value::as_str).unwrap_or(SESSION_VERSION);
         Self {
             version: version.unwrap_or(said).to_owned(),
-            tells_changes: tools.and_then(|t| t.get("listChanged")) == Some(&Value::Bool(true)),
-            has_tools: tools.is_some_and(|t| !t.is_null()),
+            tells_changes: lists || can_watch,
+            has_tools: capability("tools").is_some(),
+            has_resources: capability("resources").is_some(),
+            can_watch,
+            has_prompts: capability("prompts").is_some(),
+            completes: capability("completions").is_some(),
         }
     }
 }

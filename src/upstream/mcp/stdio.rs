@@ -3,7 +3,7 @@
 
 mod child;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::rpc::{self, Fault, Outgoing, ServerFacts};
+use super::signals::Signals;
 use super::{Asked, Track};
 use crate::clock::Clock;
 use crate::limits;
@@ -48,7 +49,7 @@ pub(super) struct StdioLink {
     dir: std::path::PathBuf,
     era: Era,
     idle: Duration,
-    changed: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     clock: Clock,
     running: ArcSwapOption<Child>,
     starting: tokio::sync::Mutex<()>,
@@ -64,7 +65,7 @@ impl StdioLink {
         config: &UpstreamConfig,
         defaults: &CommandDefaults,
         (era, idle): (Era, Duration),
-        changed: Arc<AtomicBool>,
+        signals: Arc<Signals>,
         clock: Clock,
     ) -> Self {
         let stop = CancellationToken::new();
@@ -74,7 +75,7 @@ impl StdioLink {
             dir: config.dir.clone(),
             era,
             idle,
-            changed,
+            signals,
             clock,
             running: ArcSwapOption::empty(),
             starting: tokio::sync::Mutex::new(()),
@@ -155,15 +156,22 @@ impl StdioLink {
         let cwd = self.defaults.cwd.as_deref().unwrap_or(&self.dir);
         let group = Group::start(&argv, &self.defaults, cwd, true)
             .map_err(|e| self.failed(&format!("the program `{program}` cannot be started ({})", e.kind())))?;
-        let child = Child::run(&self.upstream, group, Arc::clone(&self.changed), self.stop.child_token());
+        let child = Child::run(&self.upstream, group, Arc::clone(&self.signals), self.stop.child_token());
         tokio::spawn(supervise(Arc::clone(&child), Arc::clone(&self.history), self.idle, self.clock.clone()));
         match tokio::time::timeout(HANDSHAKE, self.agree(&child)).await {
             Ok(Ok(agreed)) => {
                 self.history().stateless = Some(agreed.meta.is_some());
-                let listens = agreed.facts.tells_changes && agreed.meta.is_some();
+                let stateless = agreed.meta.is_some();
+                let listens = agreed.facts.tells_changes && stateless;
                 child.set_agreed(agreed);
                 if listens {
-                    self.listen(&child);
+                    let told = self.listen(&child);
+                    tokio::spawn(follow_watched(Arc::clone(&child), Arc::clone(&self.ids), told));
+                }
+                if !stateless {
+                    for uri in self.signals.watched() {
+                        child.tell(subscribe(self.ids.fetch_add(1, Ordering::Relaxed), &uri));
+                    }
                 }
                 self.running.store(Some(Arc::clone(&child)));
                 Ok(child)
@@ -265,12 +273,49 @@ impl StdioLink {
         Ok(Agreed { facts: ServerFacts::read(&result, None), meta: None })
     }
 
-    /// Asks a stateless server to tell when its tools change; the answer comes when the stream ends.
-    fn listen(&self, child: &Child) {
-        let params = r#""notifications":{"toolsListChanged":true}"#;
-        let out = Outgoing { method: "subscriptions/listen", params, name: None, progress: false };
+    /// Asks a stateless server to tell when its lists and the watched resources change; the answer comes when
+    /// the stream ends. Gives the number of the request.
+    fn listen(&self, child: &Child) -> u64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        child.tell(out.text(id, Some(&rpc::stateless_meta())));
+        child.tell(listen(id, &self.signals));
+        id
+    }
+
+    /// What was agreed with the running child.
+    pub(super) fn facts(&self) -> Option<ServerFacts> {
+        self.alive()?.agreed().map(|a| a.facts.clone())
+    }
+
+    /// Whether watching is a request of its own, as on the session wire.
+    pub(super) fn subscribes(&self) -> bool {
+        self.alive().is_none_or(|child| child.agreed().is_none_or(|a| a.meta.is_none()))
+    }
+}
+
+fn listen(id: u64, signals: &Signals) -> String {
+    let params = signals.filter();
+    let out = Outgoing { method: "subscriptions/listen", params: &params, name: None, progress: false };
+    out.text(id, Some(&rpc::stateless_meta()))
+}
+
+fn subscribe(id: u64, uri: &str) -> String {
+    let params = format!("\"uri\":{}", crate::json::to_text(uri));
+    let out = Outgoing { method: "resources/subscribe", params: &params, name: None, progress: false };
+    out.text(id, None)
+}
+
+/// On the stateless wire what is watched is part of the subscription: another set is another one.
+async fn follow_watched(child: Arc<Child>, ids: Arc<AtomicU64>, mut told: u64) {
+    let mut sets = child.signals.set_changes();
+    loop {
+        tokio::select! {
+            () = child.ended.cancelled() => return,
+            changed = sets.changed() => if changed.is_err() { return },
+        }
+        let id = ids.fetch_add(1, Ordering::Relaxed);
+        child.tell(listen(id, &child.signals));
+        child.tell(rpc::cancelled(told));
+        told = id;
     }
 }
 
@@ -294,7 +339,7 @@ async fn supervise(child: Arc<Child>, history: Arc<Mutex<History>>, idle: Durati
         tokio::select! {
             () = child.ended.cancelled() => break,
             () = tokio::time::sleep(check) => {
-                if child.is_idle(idle) {
+                if child.is_idle(idle) && child.signals.watched().is_empty() {
                     child.stop.cancel();
                 }
             }

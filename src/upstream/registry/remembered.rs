@@ -132,5 +132,7 @@ pub(super) fn same(a: &Discovery, b: &Discovery) -> bool {
             && a.annotations == b.annotations
             && a.availability == b.availability
     };
-    a.tools.len() == b.tools.len() && a.tools.iter().zip(&b.tools).all(|(a, b)| tool(&a.tool, &b.tool))
+    a.offered == b.offered
+        && a.tools.len() == b.tools.len()
+        && a.tools.iter().zip(&b.tools).all(|(a, b)| tool(&a.tool, &b.tool))
 }

@@ -1,7 +1,6 @@
 //! One running child: its pipes, who waits for which answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::super::rpc::{Fault, Message, Progress, ServerFacts};
+use super::super::signals::Signals;
 use crate::json;
 use crate::limits;
 use crate::upstream::process::{Group, Tail};
@@ -48,7 +48,8 @@ pub(super) struct Child {
     agreed: OnceLock<Agreed>,
     used: Mutex<Instant>,
     tail: Mutex<Tail>,
-    changed: Arc<AtomicBool>,
+    /// What the server says by itself.
+    pub(super) signals: Arc<Signals>,
     /// Ends it.
     pub(super) stop: CancellationToken,
     /// Fires when it has ended.
@@ -75,7 +76,7 @@ impl Child {
     pub(super) fn run(
         upstream: &str,
         group: Group,
-        changed: Arc<AtomicBool>,
+        signals: Arc<Signals>,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let (outbox, inbox) = mpsc::channel(OUTBOX);
@@ -86,7 +87,7 @@ impl Child {
             agreed: OnceLock::new(),
             used: Mutex::new(Instant::now()),
             tail: Mutex::default(),
-            changed,
+            signals,
             stop,
             ended: CancellationToken::new(),
         });
@@ -172,7 +173,7 @@ impl Child {
                 self.tell(reply);
             }
             match message.method.as_deref() {
-                Some("notifications/tools/list_changed") => self.changed.store(true, Ordering::Relaxed),
+                _ if self.signals.note(&message) => {}
                 Some("notifications/progress") => self.progress(&message),
                 _ => {}
             }

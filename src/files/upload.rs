@@ -1,0 +1,77 @@
+//! One file on its way in: hashed and counted while it is written, so that nothing is ever held whole.
+
+use std::fmt::Write as _;
+
+use tokio::io::AsyncWriteExt as _;
+
+use super::blobs::Draft;
+use super::{FileError, FileLimits, FileMeta, Files, ID_BYTES};
+use crate::store::files::FileRow;
+
+/// An upload under way. Dropped before [`Upload::finish`], nothing of it stays.
+#[derive(Debug)]
+pub struct Upload {
+    files: Files,
+    draft: Draft,
+    owner: String,
+    name: String,
+    mime: String,
+    limits: FileLimits,
+    hasher: blake3::Hasher,
+    size: u64,
+}
+
+impl Upload {
+    pub(super) fn new(
+        files: Files,
+        draft: Draft,
+        owner: &str,
+        (name, mime): (String, String),
+        limits: FileLimits,
+    ) -> Self {
+        let owner = owner.to_owned();
+        Self { files, draft, owner, name, mime, limits, hasher: blake3::Hasher::new(), size: 0 }
+    }
+
+    /// Takes some bytes.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.size = self.size.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        if self.size > self.limits.max_bytes {
+            return Err(FileError::TooLarge { max: self.limits.max_bytes });
+        }
+        self.hasher.update(bytes);
+        self.draft.file.write_all(bytes).await?;
+        Ok(())
+    }
+
+    /// All bytes are there: the file is kept.
+    pub async fn finish(self, origin: &str) -> Result<FileMeta, FileError> {
+        let created_ms = self.files.now();
+        let keep_ms = u64::try_from(self.limits.keep.as_millis()).unwrap_or(u64::MAX);
+        let row = FileRow {
+            seq: 0,
+            id: random_id()?,
+            owner: self.owner,
+            name: self.name,
+            mime: self.mime,
+            size: self.size,
+            hash: self.hasher.finalize().to_hex().to_string(),
+            origin: origin.to_owned(),
+            created_ms,
+            expires_ms: created_ms.saturating_add(keep_ms),
+        };
+        self.files.keep(&self.limits, row, self.draft).await
+    }
+}
+
+/// 128 bits in hex.
+pub(super) fn random_id() -> std::io::Result<String> {
+    let mut bytes = [0u8; ID_BYTES];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    let mut id = String::with_capacity(2 * ID_BYTES);
+    for byte in bytes {
+        // Writing to memory cannot fail.
+        write!(id, "{byte:02x}").ok();
+    }
+    Ok(id)
+}
