@@ -98,7 +98,7 @@ impl Asked {
             let state = reply.state.as_deref().map(|token| key.open_text(&binding, token, STATE_BYTES_MAX));
             match state {
                 Some(Ok(text)) => {
-                    known = State::read(&text).filter(|s| s.until > now).map_or(known, |s| s.answers)
+                    known = State::read(&text).filter(|s| s.until > now).map_or(known, |s| s.answers);
                 }
                 // It may be the state of the confirmation that this very request brought.
                 Some(Err(_)) if !self.confirmed.load(Ordering::Relaxed) => {

@@ -89,7 +89,7 @@ impl Gateway {
                         place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
                         (confirmed.permit, confirmed.meta)
                     }
-                    Err(answer) => return record.refused(answer),
+                    Err(answer) => return record.refused(*answer),
                 }
             }
             other => return record.refused(Self::refuse(ctx, tool, other)),

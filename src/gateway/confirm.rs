@@ -47,7 +47,7 @@ impl Gateway {
         (no, tool): (ToolNo, &Tool),
         call: &ToolCall,
         (confirmation, may_ask): (&Confirmation, bool),
-    ) -> Result<Confirmed, CallAnswer> {
+    ) -> Result<Confirmed, Box<CallAnswer>> {
         let asked = self.asked(ctx, tool, call, confirmation);
         let mut decayed = None;
         let mut by_client = false;
@@ -58,20 +58,15 @@ impl Gateway {
                 "idle_expires_in_seconds": idle_in,
             }})),
             Cover::Once => None,
-            Cover::Denied => return Err(refused(&tool.wire_name).into()),
+            Cover::Denied => return Err(boxed(refused(&tool.wire_name))),
             uncovered => {
                 if let Cover::Decayed(why) = uncovered {
                     decayed = Some(why);
                 }
                 if !(may_ask && confirmation.by_client && ctx.negotiated.elicitation) {
                     let waiting = self.confirmations().ask(&asked);
-                    return Err(failure::confirmation_waits(
-                        &tool.wire_name,
-                        confirmation,
-                        &waiting,
-                        decayed,
-                    )
-                    .into());
+                    let waits = failure::confirmation_waits(&tool.wire_name, confirmation, &waiting, decayed);
+                    return Err(boxed(waits));
                 }
                 self.clients_word(ctx, view, tool, (&call.arguments, &asked))?;
                 by_client = true;
@@ -80,7 +75,7 @@ impl Gateway {
         };
         match view.snapshot.policy.decide_confirmed(view.catalog(), &ctx.principal, no, &call.arguments) {
             Decision::Permit(permit) => Ok(Confirmed { permit, by_client, meta }),
-            other => Err(Self::refuse(ctx, tool, other)),
+            other => Err(Box::new(Self::refuse(ctx, tool, other))),
         }
     }
 
@@ -110,7 +105,7 @@ impl Gateway {
         view: &View,
         tool: &Tool,
         (arguments, asked): (&Object, &Asked),
-    ) -> Result<(), CallAnswer> {
+    ) -> Result<(), Box<CallAnswer>> {
         if was_confirmed(self, ctx, (&view.snapshot, tool), arguments) {
             return Ok(());
         }
@@ -124,11 +119,11 @@ impl Gateway {
             params.insert("requestedSchema".to_owned(), json!({ "type": "object", "properties": {} }));
             let request = ClientRequest { key: KEY.to_owned(), asking: Asking::Elicitation, params };
             let state = key.seal(&binding, position);
-            CallAnswer::Ask(Box::new(ClientQuestion { requests: vec![request], state }))
+            Box::new(CallAnswer::Ask(Box::new(ClientQuestion { requests: vec![request], state })))
         };
         let Some(reply) = ctx.reply.as_deref() else { return Err(ask()) };
         let Some(token) = &reply.state else { return Err(ask()) };
-        let Ok(position) = key.open(&binding, token) else { return Err(CallAnswer::BadState) };
+        let Ok(position) = key.open(&binding, token) else { return Err(Box::new(CallAnswer::BadState)) };
         let action = reply.responses.get(KEY).and_then(|r| r.get("action")).and_then(Value::as_str);
         match action {
             Some("accept") if self.confirmations().spend(position, asked.now_ms) => {
@@ -140,7 +135,7 @@ impl Gateway {
                 );
                 Ok(())
             }
-            Some("decline" | "cancel") => Err(refused(&tool.wire_name).into()),
+            Some("decline" | "cancel") => Err(boxed(refused(&tool.wire_name))),
             // Nothing, something else, an answer that is too old or was used before: the question stands.
             _ => Err(ask()),
         }
@@ -160,6 +155,10 @@ impl Gateway {
     pub fn revoke_grant(&self, id: &str) -> Result<(), SettleError> {
         self.confirmations().revoke(id)
     }
+}
+
+fn boxed(error: ToolError) -> Box<CallAnswer> {
+    Box::new(error.into())
 }
 
 fn question(tool: &str, asked: &Asked) -> String {

@@ -241,8 +241,10 @@ pub(super) fn confirmation_waits(
         "expires_in_seconds": waiting.expires_in_seconds,
     });
     if let Some(why) = decayed {
-        error.message.push_str(&format!(" An earlier yes does not hold any more: {why}."));
-        details["earlier_grant"] = why.into();
+        error.message = format!("{} An earlier yes does not hold any more: {why}.", error.message);
+        if let Some(members) = details.as_object_mut() {
+            members.insert("earlier_grant".to_owned(), why.into());
+        }
     }
     error.details(details)
 }

@@ -59,7 +59,7 @@ fn register(e: &mut EngineBuilder) {
         |c: CallContext<'_>, kind: &str, id: Dynamic| -> HostResult<bool> {
             let own = c.tag().and_then(|tag| tag.read_lock::<OwnershipView>().map(|own| own.clone()));
             let own = own.ok_or_else(|| fault("`owns` is known in `decide` and `visible` only"))?;
-            let id = id.as_immutable_string_ref().map(|t| t.to_string()).unwrap_or_else(|_other| id.to_string());
+            let id = id.as_immutable_string_ref().map_or_else(|_other| id.to_string(), |t| t.to_string());
             own.owns(kind, &id)
         },
     );
