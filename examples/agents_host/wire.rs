@@ -233,7 +233,7 @@ impl Events {
             while let Some((line, rest)) = self.text.split_once('\n') {
                 let data = line.strip_prefix("data: ").and_then(|d| d.trim_end().parse().ok());
                 self.waiting.extend(data);
-                self.text = rest.to_owned();
+                self.text = String::from(rest);
             }
         }
     }

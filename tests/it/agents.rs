@@ -332,9 +332,9 @@ fn publishing_is_for_operators_and_everybody_who_sees_the_agent_hears_of_it() {
 
 #[test]
 fn a_long_roster_comes_in_pages_and_bad_cursors_have_one_answer() {
-    let extra: String =
+    let extra: Vec<String> =
         (0..5).map(|n| format!("[agents.extra-{n}]\ndescription = \"Extra {n}\"\n")).collect();
-    let home = example(&extra);
+    let home = example(&extra.concat());
     let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
     home.write("docent.toml", &main.replace("[server]\n", "[server]\npage_size = 2\n"));
     let server = TestServer::start(home.path(), &[]);

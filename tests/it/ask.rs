@@ -10,6 +10,7 @@ fn server() -> TestServer {
     TestServer::start(&root().join("tests/fixtures/homes/conformance"), &[])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand in the call")]
 fn call(url: &str, tool: &str, capabilities: Value, more: Value) -> (u16, Value) {
     let mut params = json!({"name": tool, "arguments": {}});
     for (key, value) in more.as_object().unwrap() {

@@ -34,6 +34,7 @@ fn bearer(who: &str) -> String {
 }
 
 /// A stateless call with members beside `name` and `arguments`; the client can show forms or not.
+#[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand in the call")]
 fn call(url: &str, who: &str, tool: &str, arguments: Value, more: Value, forms: bool) -> Value {
     let mut params = json!({"name": tool, "arguments": arguments});
     for (key, value) in more.as_object().unwrap() {
