@@ -79,7 +79,7 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         MetaTool::RunTool => format!(
             "Runs any tool you may use, listed or not, by id or name, with its own `arguments`. The same \
              rules as for a direct call apply. Waits up to `wait_seconds` for the result, then answers with a \
-             `job_id` for `{server}_job_status`. With a `request_key` the call can be repeated safely. Use \
+             `job_id` for `{server}_job_status`. Use \
              `{server}_run_readonly_tool` where you only want to read."
         ),
         MetaTool::RunReadonlyTool => format!(
@@ -88,12 +88,10 @@ fn description(tool: MetaTool, server: &str, shelf: &Shelf) -> String {
         ),
         MetaTool::JobStatus => format!(
             "How a call stands that went on as a job: `status` queued, running, completed, failed or cancelled, \
-             with its `result` or `error` once it has ended. Give `wait_seconds` to wait for that instead of \
-             asking again and again. Only your own jobs; `{server}_job_cancel` ends one."
+             in the end with its `result` or `error`. `wait_seconds` waits for that. `{server}_job_cancel` ends it."
         ),
         MetaTool::JobCancel => {
-            "Ends a job of yours and stops its work at the upstream. A change that was already sent may have \
-             happened: its `error` says so."
+            "Ends a job of yours and its work upstream. A change that was sent may have happened: `error` says so."
                 .to_owned()
         }
         MetaTool::ListCategories => {
@@ -246,8 +244,7 @@ fn run_schema() -> Value {
             },
             "request_key": {
                 "type": "string", "minLength": 1, "maxLength": limits::REQUEST_KEY_BYTES_MAX,
-                "description": "Your own key for this call, such as a UUID: a repeat with the same key and arguments \
-                                within two minutes gets the first one's result and runs nothing.",
+                "description": "Your own key, such as a UUID: a repeat within two minutes gets the first result.",
             },
             "fields": {
                 "type": "array", "items": {"type": "string", "minLength": 1, "maxLength": FIELD_BYTES_MAX}, "minItems": 1, "maxItems": FIELDS_MAX,
