@@ -77,7 +77,9 @@ pub fn load(dir: &Path, resolver: &Resolver) -> Loaded {
         upstreams::packs(&files, &main, enabled, library, resolver, &home.settings, &mut diagnostics);
     home.tables = read.tables;
     home.policies = files.all("policies", ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics);
-    report_strays(&files, &mut diagnostics);
+    home.shadow =
+        read.shadow.as_deref().map(|folder| files.all(folder, ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics));
+    report_strays(&files, read.shadow.as_deref(), &mut diagnostics);
     home.ranking = files.optional("index/ranking.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);
     home.synonyms = files.optional("index/synonyms.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);
     diagnostics.sort();
@@ -100,6 +102,7 @@ struct Main {
     callers: crate::auth::Authenticator,
     enabled: Vec<settings::Located<String>>,
     tables: PolicyTables,
+    shadow: Option<String>,
 }
 
 impl Main {
@@ -115,6 +118,7 @@ impl Main {
         let (callers, auth_place) = callers::auth(root, resolver, &mut out, dir);
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();
         let tables = PolicyTables::read(root);
+        let shadow = server::shadow(root);
         Self {
             server: out,
             settings: Settings { listen, telemetry },
@@ -123,6 +127,7 @@ impl Main {
             callers,
             enabled,
             tables,
+            shadow,
         }
     }
 }
@@ -148,10 +153,14 @@ fn open_to_others(main: &SourceFile, message: String, place: Option<usize>) -> D
 }
 
 /// A policy file with a wrong ending would silently not count, so it is told.
-fn report_strays(files: &Files<'_>, diagnostics: &mut Diagnostics) {
+fn report_strays(files: &Files<'_>, shadow: Option<&str>, diagnostics: &mut Diagnostics) {
+    let shadow = shadow.and_then(|folder| folder.split('/').nth(1));
     for name in files.names("policies", diagnostics) {
         let ending = Path::new(&name).extension().and_then(|e| e.to_str()).unwrap_or_default();
-        let known = matches!(ending, "rhai" | "md") || name == "cases" || name.starts_with('.');
+        let known = matches!(ending, "rhai" | "md")
+            || name == "cases"
+            || name.starts_with('.')
+            || shadow == Some(&name);
         if !known {
             diagnostics.push(
                 Diagnostic::warning(

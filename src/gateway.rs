@@ -14,6 +14,7 @@ mod failure;
 mod file_arguments;
 mod files;
 mod instructions;
+mod interrogate;
 mod invoke;
 mod jobs;
 mod list;
@@ -37,6 +38,7 @@ pub use ask::{ClientQuestion, ClientReply};
 pub use confirm::{GrantView, PendingView, SettleError, Verdict};
 pub use failure::challenge_error;
 pub use files::{FileEntry, file_failure};
+pub use interrogate::NoExplanation;
 pub use jobs::{JOBS_LISTED_MAX, JobAnswer, JobReport};
 pub use offers::{
     Completed, Completing, Completion, ContentBody, OfferAnswer, PromptMessage, PromptPage, PromptText,

@@ -31,7 +31,7 @@ use crate::catalog::{Catalog, Hash, ToolContract};
 use crate::cursor::Digest;
 use crate::id::{Generation, ToolNo, UpstreamId};
 use crate::jobs::Lane;
-use crate::policy::PolicySet;
+use crate::policy::{PolicySet, Shadow};
 use crate::search::ToolIndex;
 use crate::upstream::UpstreamSet;
 
@@ -49,6 +49,8 @@ pub struct Snapshot {
     pub offers: Arc<Offers>,
     /// Who may do what.
     pub policy: Arc<PolicySet>,
+    /// The candidate beside it, and what it would decide otherwise.
+    pub shadow: Option<Arc<Shadow>>,
     /// Ranked search over the catalog.
     pub index: Arc<ToolIndex>,
     /// What docent.toml says of the server.

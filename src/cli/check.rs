@@ -4,7 +4,7 @@
 
 mod budgets;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use serde_json::json;
@@ -13,6 +13,7 @@ use super::{Context, Failure, open};
 use crate::app::App;
 use crate::catalog::Tool;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::id::Scope;
 use crate::schema::lint::{Provider, lint};
 use crate::snapshot::Snapshot;
 
@@ -41,7 +42,7 @@ impl Check {
                 let mut found = app.diagnostics().clone();
                 let snapshot = app.gateway().snapshot();
                 budgets::check(app.gateway(), &mut found);
-                idle_rules(&snapshot, &mut found);
+                odd_rules(&snapshot, &mut found);
                 lint_tools(&snapshot, &mut found);
                 summary = Some(summarise(&snapshot));
                 found
@@ -108,17 +109,17 @@ fn summarise(snapshot: &Snapshot) -> String {
     parts.join(", ")
 }
 
-/// Rules that cover no tool. A note, since a rule may be meant for tools to come; nothing is said while tools
-/// are missing that the rules could be about.
-fn idle_rules(snapshot: &Snapshot, diagnostics: &mut Diagnostics) {
+/// Rules that cannot mean what they say. Nothing is said while tools are missing that they could be about.
+fn odd_rules(snapshot: &Snapshot, diagnostics: &mut Diagnostics) {
     if snapshot.catalog.is_empty() || snapshot.upstreams.statuses().iter().any(|s| !s.complete) {
         return;
     }
-    let mut found = Diagnostics::default();
-    snapshot.policy.lint(&[&snapshot.catalog, &snapshot.offers.subjects], &mut found);
-    for idle in found.0 {
-        diagnostics.push(Diagnostic { severity: Severity::Note, ..idle });
-    }
+    let callers = snapshot.callers.names().filter_map(|n| snapshot.callers.caller(n));
+    let mut scopes: BTreeSet<Scope> = callers.flat_map(|c| c.scopes.clone()).collect();
+    scopes.extend(snapshot.settings.scopes_supported.iter().filter_map(|s| Scope::parse(s).ok()));
+    let scopes: Vec<Scope> = scopes.into_iter().collect();
+    let catalogs = [&*snapshot.catalog, &snapshot.offers.subjects];
+    snapshot.policy.lint(&catalogs, &scopes, diagnostics);
 }
 
 /// Lints every tool, placed at the tool's table where it has one. Many of one kind are told as a few and a

@@ -1,4 +1,6 @@
-//! `docent policy explain` and `docent policy matrix`: why, and for whom.
+//! `docent policy explain`, `matrix`, `diff` and `replay`: why, for whom, and what an edit changes.
+
+mod compare;
 
 use clap::{Args, Subcommand};
 
@@ -18,6 +20,8 @@ pub(super) struct Policy {
 enum PolicyCommand {
     Explain(Explain),
     Matrix(Matrix),
+    Diff(compare::Diff),
+    Replay(compare::Replay),
 }
 
 /// Tells the decision, the rule that made it, and what it read.
@@ -49,6 +53,8 @@ impl Policy {
         match self.command {
             PolicyCommand::Explain(explain) => explain.run(context),
             PolicyCommand::Matrix(matrix) => matrix.run(context),
+            PolicyCommand::Diff(diff) => diff.run(context),
+            PolicyCommand::Replay(replay) => replay.run(context),
         }
     }
 }
@@ -108,15 +114,7 @@ impl Matrix {
     fn run(&self, context: &mut Context) -> Result<(), Failure> {
         let opened = open::open(context, Reach::Known)?;
         let snapshot = opened.snapshot();
-        let mut callers: Vec<_> =
-            snapshot.callers.names().filter_map(|n| snapshot.callers.caller(n)).collect();
-        if let Some(open) = snapshot.callers.caller("anonymous")
-            && !callers.iter().any(|c| c.subject == open.subject)
-        {
-            callers.insert(0, open);
-        }
-        let callers: Vec<(String, Principal)> =
-            callers.iter().map(|c| (c.subject.to_string(), Principal::clone(c))).collect();
+        let callers: Vec<(String, Principal)> = compare::callers(&snapshot.callers).into_iter().collect();
         let rows = snapshot.policy.matrix(&snapshot.catalog, &callers);
         if self.json {
             return context.out.json(&rows);

@@ -2,6 +2,7 @@
 
 mod case;
 pub(super) mod cost;
+mod coverage;
 mod shape;
 
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use similar::TextDiff;
 
 use super::open::{self, Opened, Reach};
 use super::{Context, Failure, failure};
-use crate::diagnostic::{Diagnostics, SourceFile};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
 use crate::json;
 use crate::limits::HOME_FILE_BYTES_MAX;
 use case::ProjectionCase;
@@ -30,10 +31,10 @@ pub(super) struct Test {
     /// Writes what came out as the new expectation of every case that fails
     #[arg(long)]
     update: bool,
-    /// Names the functions of the packs' scripts that no case reached
+    /// Names the policy rules and the functions of scripts that no case reached
     #[arg(long)]
     coverage: bool,
-    /// Print `{passed, failed, cases}`
+    /// Print `{passed, failed, cases}`, and `coverage` where it was asked for
     #[arg(long)]
     json: bool,
 }
@@ -51,15 +52,21 @@ impl Test {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let opened = open::open(context, Reach::Files)?;
         let covered = self.coverage.then(|| Covered::of(&opened));
-        let mut verdicts = Vec::new();
+        let (mut verdicts, mut reached) = (Vec::new(), coverage::Reached::default());
         for name in case_files(&opened) {
             if name.starts_with("policies/") {
-                verdicts.extend(decisions(&opened, &name).into_iter().filter(|v| self.wants(&v.name)));
+                for (verdict, places) in decisions(&opened, &name) {
+                    if self.wants(&verdict.name) {
+                        verdicts.push(verdict);
+                        reached.extend(places);
+                    }
+                }
             } else {
                 self.shapes(&opened, covered.as_ref(), name, &mut verdicts)?;
             }
         }
-        self.report(context, &verdicts, covered.as_ref())
+        let policies = self.coverage.then(|| reached.report(&opened.snapshot()));
+        self.report(context, &verdicts, covered.as_ref().zip(policies.as_ref()))
     }
 
     fn wants(&self, label: &str) -> bool {
@@ -107,14 +114,18 @@ impl Test {
         &self,
         context: &mut Context,
         verdicts: &[Verdict],
-        covered: Option<&Covered>,
+        coverage: Option<(&Covered, &coverage::Report)>,
     ) -> Result<(), Failure> {
         let passed = verdicts.iter().filter(|v| v.ok).count();
         let failed = verdicts.len() - passed;
         if self.json {
             let mut report = serde_json::json!({ "passed": passed, "failed": failed, "cases": verdicts });
-            if let (Some(covered), Some(map)) = (covered, report.as_object_mut()) {
-                map.insert("coverage".to_owned(), covered.json());
+            if let (Some((covered, policies)), Some(map)) = (coverage, report.as_object_mut()) {
+                let mut told = covered.json();
+                if let Some(told) = told.as_object_mut() {
+                    told.insert("policy".to_owned(), serde_json::json!(policies));
+                }
+                map.insert("coverage".to_owned(), told);
             }
             context.out.json(&report)?;
         } else {
@@ -126,7 +137,10 @@ impl Test {
                 }
             }
             context.out.line(format_args!("{passed} passed, {failed} failed"))?;
-            covered.map_or(Ok(()), |c| c.tell(context))?;
+            if let Some((covered, policies)) = coverage {
+                covered.tell(context)?;
+                policies.tell(context)?;
+            }
         }
         if verdicts.is_empty() {
             let what = self.filter.as_ref().map_or(String::new(), |f| format!(" whose name holds `{f}`"));
@@ -160,19 +174,21 @@ fn case_files(opened: &Opened) -> Vec<String> {
 /// What an update would write: keys and their new values.
 type Updates = Vec<(&'static str, Value)>;
 
-/// Runs one file of policy cases; a file that cannot be read is a case that fails.
-fn decisions(opened: &Opened, name: &str) -> Vec<Verdict> {
+/// Runs one file of policy cases, each with what it reached; a file that cannot be read is a case that fails.
+fn decisions(opened: &Opened, name: &str) -> Vec<(Verdict, Vec<String>)> {
     let text = match json::read_text_capped(&opened.app.dir().join(name), HOME_FILE_BYTES_MAX) {
         Ok(text) => text,
-        Err(e) => return vec![Verdict { name: name.to_owned(), ok: false, diff: e.to_string() }],
+        Err(e) => {
+            return vec![(Verdict { name: name.to_owned(), ok: false, diff: e.to_string() }, Vec::new())];
+        }
     };
     let snapshot = opened.snapshot();
     let mut diagnostics = Diagnostics::default();
     let outcomes =
         snapshot.policy.run_cases(&SourceFile::new(name, text), &snapshot.catalog, &mut diagnostics);
-    let broken =
-        diagnostics.0.iter().map(|d| Verdict { name: name.to_owned(), ok: false, diff: d.to_string() });
-    let ran = outcomes.into_iter().map(|o| Verdict { name: o.name, ok: o.ok, diff: o.diff });
+    let broken = |d: &Diagnostic| Verdict { name: name.to_owned(), ok: false, diff: d.to_string() };
+    let broken = diagnostics.0.iter().map(|d| (broken(d), Vec::new()));
+    let ran = outcomes.into_iter().map(|o| (Verdict { name: o.name, ok: o.ok, diff: o.diff }, o.reached));
     broken.chain(ran).collect()
 }
 

@@ -245,6 +245,20 @@ pub(super) fn store(root: &mut Section) {
     }
 }
 
+/// `[policies]`: the folder of a candidate that is evaluated beside the live policies. It lies below `policies/`,
+/// so that edits of it are noticed as well.
+pub(super) fn shadow(root: &mut Section) -> Option<String> {
+    let mut section = root.section("policies")?;
+    let text = section.string("shadow")?;
+    let below = text.value.strip_prefix("policies/").unwrap_or_default();
+    if below.is_empty() || below == "cases" || below.contains(['/', '\\']) || below.starts_with('.') {
+        let message = "`policies.shadow` is not a folder directly below `policies/`";
+        section.error(text.offset, "bad-folder", message, "for example `shadow = \"policies/next\"`");
+        return None;
+    }
+    Some(text.value)
+}
+
 /// `[telemetry]`
 pub(super) fn telemetry(root: &mut Section, resolver: &Resolver) -> Telemetry {
     let Some(mut section) = root.section("telemetry") else { return Telemetry::default() };

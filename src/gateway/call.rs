@@ -77,6 +77,10 @@ impl Gateway {
         };
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
         record.decided(&decision);
+        if let Some(shadow) = &view.snapshot.shadow {
+            let at = self.clock().unix_ms();
+            shadow.observe(view.catalog(), &ctx.principal, no, &call.arguments, (&decision, at));
+        }
         let (permit, confirmed) = match decision {
             Decision::Permit(permit) => (permit, None),
             Decision::Confirm(asked) => {

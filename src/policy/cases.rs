@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::coverage;
+use super::explain::ExplanationStep;
 use super::principal::Principal;
 use super::set::PolicySet;
 use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolAnnotations};
@@ -12,6 +14,9 @@ use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
 use crate::id::{AgentId, Scope, ToolId, UpstreamId};
 use crate::json::Object;
 use crate::schema::SchemaText;
+
+/// Tools of a catalog that one case of a whole roster counts as looked at: each is explained.
+const COVERED_TOOLS_MAX: usize = 5_000;
 
 /// A file of cases.
 #[derive(Debug, Deserialize)]
@@ -90,7 +95,7 @@ pub struct CaseOutcome {
     pub ok: bool,
     /// What was not, one line each, with the rule that decided.
     pub diff: String,
-    /// The rules and functions that had a say, as `file:line`, for coverage.
+    /// The rules that had a say as `file:line`, the functions as `file#name`, for coverage.
     pub reached: Vec<String>,
 }
 
@@ -144,6 +149,14 @@ impl PolicySet {
         } else if case.visible.is_none() && case.callable.is_none() {
             diff.push("a case needs `tool`, `visible` or `callable`".to_owned());
         }
+        if case.visible.is_some() || case.callable.is_some() {
+            // A whole roster looks at every tool.
+            let all = catalog.iter().take(COVERED_TOOLS_MAX);
+            let told = all.filter_map(|(no, _)| self.explain(catalog, who, no, case.args.as_ref()));
+            reached.extend(told.flat_map(|e| e.steps).filter_map(|s| spoke(&s)));
+            reached.sort_unstable();
+            reached.dedup();
+        }
         let roster = self.roster(catalog, who);
         for (what, expected, found) in
             [("visible", &case.visible, &roster.visible), ("callable", &case.callable, &roster.callable)]
@@ -174,8 +187,7 @@ impl PolicySet {
             diff.push(format!("there is no tool `{id}`"));
             return;
         };
-        let spoke = found.steps.iter().filter(|s| s.answer != "abstain");
-        reached.extend(spoke.map(|s| s.rule.to_string()));
+        reached.extend(found.steps.iter().filter_map(spoke));
         let place = match &*found.rule.file {
             "" => "by default".to_owned(),
             _ => format!("at {}", found.rule),
@@ -198,10 +210,15 @@ impl PolicySet {
             differs("reason", reason, &found.reason);
         }
     }
+}
 
-    /// Every rule, as `file:line`: what coverage is measured against.
-    pub fn places(&self) -> Vec<String> {
-        self.inner().rules.iter().map(|r| format!("{}:{}", r.at.file, r.at.line)).collect()
+/// What coverage knows a step by: the place of a rule, the file and phase of a function; nothing where it had no
+/// opinion.
+fn spoke(step: &ExplanationStep) -> Option<String> {
+    match step.answer {
+        "abstain" => None,
+        _ if step.phase == "rule" => Some(step.rule.to_string()),
+        _ => Some(coverage::function(&step.rule.file, step.phase)),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::id::{Scope, ToolId};
 
 /// The rule that decided: where it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RuleRef {
     /// The file relative to the home, e.g. `policies/10-base.rhai`; empty for the default (no rule allowed it).
     pub file: Arc<str>,

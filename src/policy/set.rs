@@ -17,7 +17,7 @@ use super::tables::PolicyTables;
 use super::tier::Tiers;
 use super::views::{CallerRead, ToolFacts};
 use crate::catalog::{Catalog, Tool};
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity, SourceFile, did_you_mean};
+use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile, did_you_mean};
 use crate::id::ToolNo;
 use crate::json::{Object, to_text};
 use crate::script::{Dynamic, Script};
@@ -128,21 +128,15 @@ impl PolicySet {
         &self.0
     }
 
-    /// Notes the rules that cover nothing in any of these catalogs: often a misspelt tag or upstream.
-    pub fn lint(&self, catalogs: &[&Catalog], diagnostics: &mut Diagnostics) {
-        let mut idle: Vec<usize> = (0..self.0.rules.len()).collect();
-        for compiled in catalogs.iter().map(|c| self.compiled(c)) {
-            let here: Vec<usize> = compiled.idle().collect();
-            idle.retain(|rule| here.contains(rule));
+    /// Whether the decision on a tool depends on arguments for this caller: a rule or function looks at them.
+    pub(super) fn asks_for_arguments(&self, catalog: &Catalog, who: &Principal, no: ToolNo) -> bool {
+        let compiled = self.compiled(catalog);
+        let rules = self.0.rules.iter().enumerate().filter(|(_, r)| !r.arguments.is_empty());
+        if rules.into_iter().any(|(i, r)| compiled.covers(i, no) && r.concerns(who, &self.0.tiers)) {
+            return true;
         }
-        // What an agent narrows was written by nobody: an agent may name every tool.
-        for rule in idle.into_iter().filter_map(|i| self.0.rules.get(i)).filter(|r| r.at.line > 0) {
-            let mut d =
-                Diagnostic::warning("idle-rule", &*rule.at.file, "this rule covers no tool of the catalog")
-                    .help("check the spelling of its tags, upstreams, categories and patterns");
-            (d.line, d.severity) = (rule.at.line, Severity::Note);
-            diagnostics.push(d);
-        }
+        let roster = compiled.roster(&self.0, catalog, who);
+        roster.columns.iter().any(|c| c.outcome(no.index()).is_none_or(|o| o.vote == Vote::Depends))
     }
 
     pub(super) fn compiled(&self, catalog: &Catalog) -> Arc<Compiled> {

@@ -67,7 +67,7 @@ fn mistakes(text: &str) -> String {
     diagnostics.to_string()
 }
 
-fn sample() -> Catalog {
+pub(super) fn sample() -> Catalog {
     catalog(vec![
         tool("billing.pay", |t| t.tags = vec!["money".into()].into()),
         tool("ci.log", |t| {
@@ -507,6 +507,10 @@ fn a_matrix_counts_and_names() {
         json!({"ci.log": "callable", "ci.run": "confirm", "deploy.prod": "challenge"})
     );
     let mut diagnostics = Diagnostics::default();
-    load(&[("a.rhai", "fn rules(p) {\n  p.allow().tags([\"cii\"]);\n}")]).lint(&[&catalog], &mut diagnostics);
+    load(&[("a.rhai", "fn rules(p) {\n  p.allow().tags([\"cii\"]);\n}")]).lint(
+        &[&catalog],
+        &[],
+        &mut diagnostics,
+    );
     assert!(diagnostics.to_string().contains("policies/a.rhai:2:1: note[idle-rule]"), "{diagnostics}");
 }

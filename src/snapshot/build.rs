@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use crate::catalog::{Catalog, CatalogBuilder, Hash, Tool};
 use crate::cursor::Digest;
-use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::id::{Generation, ToolId, UpstreamId};
 use crate::jobs::{self, Lane};
 use crate::limits::CALL_WAIT;
-use crate::policy::{PolicySet, PolicyTables};
+use crate::policy::{PolicySet, PolicyTables, Shadow};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
 use crate::search::{Ranking, ToolIndex};
@@ -80,6 +80,7 @@ pub fn build(
         state: digest::of_state(&ranked, &policy.digest(), &catalog),
         catalog: Arc::new(catalog),
         offers: Arc::new(offers),
+        shadow: shadow(home, &policy, previous, diagnostics),
         policy: Arc::new(policy),
         index,
         settings: Arc::new(home.settings.clone()),
@@ -186,6 +187,28 @@ fn lanes(upstreams: &UpstreamSet, previous: Option<&Snapshot>) -> BTreeMap<Upstr
         Some((id.clone(), lane))
     };
     upstreams.ids().filter_map(lane).collect()
+}
+
+/// The candidate beside the policies. One that does not load is told of and left out: it decides nothing, so it
+/// stops nothing. What was seen of it is kept while both sides stay the same.
+fn shadow(
+    home: &Home,
+    live: &PolicySet,
+    previous: Option<&Snapshot>,
+    diagnostics: &mut Diagnostics,
+) -> Option<Arc<Shadow>> {
+    let mut found = Diagnostics::default();
+    let candidate = PolicySet::load(home.shadow.as_ref()?, tables(home), &home.settings.tiers, &mut found);
+    let broken = found.has_errors();
+    for d in found.0 {
+        diagnostics.push(Diagnostic { severity: d.severity.max(Severity::Warning), ..d });
+    }
+    if broken {
+        return None;
+    }
+    let shadow = Shadow::new(candidate, live);
+    let kept = previous.and_then(|p| p.shadow.as_ref()).filter(|p| p.is_same(&shadow));
+    Some(kept.map_or_else(|| Arc::new(shadow), Arc::clone))
 }
 
 /// The tables of docent.toml, and what its agents narrow.

@@ -26,6 +26,8 @@ pub struct Home {
     pub library: Vec<SourceFile>,
     /// `policies/*.rhai`, in file-name order.
     pub policies: Vec<SourceFile>,
+    /// The files of `policies.shadow`: a candidate that is evaluated beside the policies.
+    pub shadow: Option<Vec<SourceFile>>,
     /// `[[allow]]`, `[[deny]]` and their kin of docent.toml.
     pub tables: PolicyTables,
     /// `index/ranking.toml`

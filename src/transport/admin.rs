@@ -2,9 +2,11 @@
 
 mod agents;
 mod confirmations;
+mod policy;
 
 pub(super) use agents::{list_agents, publish_agent, withdraw_agent};
 pub(super) use confirmations::{list_confirmations, revoke_grant, settle_confirmation};
+pub(super) use policy::{explain, shadow};
 
 use std::sync::Arc;
 

@@ -57,6 +57,8 @@ pub fn front(mcp: Arc<Mcp>, access: AccessHandle) -> Front {
         .route("/api/v1/confirmations", get(admin::list_confirmations))
         .route("/api/v1/confirmations/{id}/{verdict}", post(admin::settle_confirmation))
         .route("/api/v1/grants/{id}", delete(admin::revoke_grant))
+        .route("/api/v1/policy/explain", get(admin::explain))
+        .route("/api/v1/policy/shadow", get(admin::shadow))
         .route("/healthz", get(|| async { typed(200, "text/plain; charset=utf-8", Body::from("ok\n")) }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::audit::AuditStatus;
 use crate::call::tokens::tokens_of;
-use crate::gateway::Saved;
+use crate::gateway::{Gateway, Saved};
 use crate::jobs::JobState;
 use crate::mcp::{Mcp, Outcome};
 
@@ -71,6 +71,13 @@ impl Requests {
         saved(&mut out, &mcp.service().saved());
         audit(&mut out, &mcp.service().audit().status());
         jobs(&mut out, mcp);
+        let shadow = mcp.service().gateway().and_then(Gateway::shadow_counts);
+        if let Some((same, different)) = shadow {
+            let name = "docent_shadow_decisions_total";
+            head(&mut out, name, "counter", "Decisions compared with those of the candidate policy.");
+            line(&mut out, format_args!("{name}{{result=\"same\"}} {same}"));
+            line(&mut out, format_args!("{name}{{result=\"different\"}} {different}"));
+        }
         let readiness = mcp.service().readiness();
         head(&mut out, "docent_generation", "gauge", "The generation of the home that serves.");
         line(&mut out, format_args!("docent_generation {}", readiness.generation.0));

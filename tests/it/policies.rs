@@ -40,9 +40,10 @@ fn the_shipped_cases_hold_and_reach_every_rule() {
     for outcome in &outcomes {
         assert!(outcome.ok, "{}\n{}", outcome.name, outcome.diff);
     }
-    for place in set.places() {
-        assert!(outcomes.iter().any(|o| o.reached.contains(&place)), "no case reaches {place}");
-    }
+    let reached = outcomes.into_iter().flat_map(|o| o.reached).collect();
+    let (rules, functions) = set.coverage(&reached);
+    assert!(rules.total > 3 && rules.missing.is_empty(), "{rules:?}");
+    assert!(functions.missing.is_empty(), "{functions:?}");
 }
 
 #[test]

@@ -1,0 +1,42 @@
+//! Questions of operators to the policies that serve now: why is this decided so, and what would a candidate change.
+
+use crate::json::Object;
+use crate::policy::{Explanation, ShadowReport};
+
+use super::Gateway;
+
+/// Why a question cannot be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoExplanation {
+    /// `[callers]` has no such name.
+    #[error("there is no such caller: name a table of [callers], or `anonymous`")]
+    Caller,
+    /// The catalog has no such tool.
+    #[error("there is no such tool")]
+    Tool,
+}
+
+impl Gateway {
+    /// Why a call of a tool by a caller is decided as it is. For operators: it tells of hidden tools too.
+    pub fn explain_policy(
+        &self,
+        caller: &str,
+        tool: &str,
+        arguments: Option<&Object>,
+    ) -> Result<Explanation, NoExplanation> {
+        let snapshot = self.snapshot();
+        let who = snapshot.callers.caller(caller).ok_or(NoExplanation::Caller)?;
+        let (no, _) = snapshot.catalog.lookup(tool).ok_or(NoExplanation::Tool)?;
+        snapshot.policy.explain(&snapshot.catalog, &who, no, arguments).ok_or(NoExplanation::Tool)
+    }
+
+    /// What the candidate of `policies.shadow` would have decided otherwise since both sides are as they are.
+    pub fn shadow(&self) -> ShadowReport {
+        self.snapshot().shadow.as_ref().map(|s| s.report()).unwrap_or_default()
+    }
+
+    /// How many decisions the candidate shares, and how many not; nothing where there is no candidate.
+    pub fn shadow_counts(&self) -> Option<(u64, u64)> {
+        self.snapshot().shadow.as_ref().map(|s| s.counts())
+    }
+}
