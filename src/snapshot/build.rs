@@ -206,7 +206,8 @@ fn shadow(
     if broken {
         return None;
     }
-    let shadow = Shadow::new(candidate, live);
+    // It sees what callers own; it adds nothing to it.
+    let shadow = Shadow::new(candidate.with_ledger(Arc::clone(live.ledger())), live);
     let kept = previous.and_then(|p| p.shadow.as_ref()).filter(|p| p.is_same(&shadow));
     Some(kept.map_or_else(|| Arc::new(shadow), Arc::clone))
 }

@@ -25,6 +25,7 @@ mod docs_facts;
 mod faults;
 mod files;
 mod init;
+mod interrogation;
 mod jwt;
 mod offers;
 mod offers_watch;
