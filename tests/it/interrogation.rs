@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::check::run;
-use crate::support::{TestHome, TestServer, http, rpc};
+use crate::support::{TestHome, TestServer, docent, http, rpc};
 
 const PACK: &str = "kind = \"command\"\n[[tool]]\nid = \"read\"\ndescription = \"Reads.\"\nrun = [\"echo\", \"hi\"]\ntags = [\"ci\"]\n\
     [[tool]]\nid = \"write\"\ndescription = \"Writes.\"\nrun = [\"echo\", \"{text}\"]\ntags = [\"ci\"]\n\
@@ -59,8 +59,13 @@ fn get(url: &str, path: &str) -> (u16, Value) {
 fn recorded_calls_are_decided_anew_and_what_is_not_known_is_not_allowed() {
     let home = home(POLICY);
     let data = tempfile::tempdir().unwrap();
-    let data_text = data.path().to_str().unwrap();
-    let ask = |args: &[&str]| run(home.path(), &[args, &["--data", data_text][..]].concat());
+    let ask = |args: &[&str]| {
+        let output =
+            docent().args(args).arg("--home").arg(home.path()).arg("--data").arg(data.path()).output();
+        let output = output.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
     for (tool, arguments, caller) in
         [("u.read", "{}", "bob"), ("u.write", "{\"text\":\"prod\"}", "bob"), ("u.read", "{}", "anonymous")]
     {
@@ -104,7 +109,7 @@ fn a_candidate_is_watched_beside_the_policies_and_an_edit_is_undone_by_nobody() 
     let home = home(POLICY);
     home.write("docent.toml", &format!("{MAIN}[policies]\nshadow = \"policies/next\"\n"));
     home.write("policies/next/p.rhai", STRICTER);
-    let server = TestServer::start(home.path(), &[]);
+    let mut server = TestServer::start(home.path(), &[]);
     for (text, times) in [("dev", 1), ("prod", 2)] {
         for _ in 0..times {
             assert_eq!(call(&server.url, "u_write", &json!({ "text": text }))["result"]["isError"], false);
@@ -120,8 +125,11 @@ fn a_candidate_is_watched_beside_the_policies_and_an_edit_is_undone_by_nobody() 
     assert_eq!(found["rule"], json!({"file": "policies/next/p.rhai", "line": 3}));
     let (_, _, metrics) = http(&server.url, "GET", "/metrics", &[], "").unwrap();
     assert!(metrics.contains("docent_shadow_decisions_total{result=\"different\"} 2"), "{metrics}");
-    let (_, audit) = get(&server.url, "/api/v1/audit?kind=call&tool=u.write");
-    assert_eq!(audit["records"].as_array().unwrap().len(), 3, "{audit}");
+    // Records are written a moment later, several at once.
+    server.wait_for("/api/v1/audit?kind=call&tool=u.write", |status, body| {
+        let answer: Value = serde_json::from_str(body).unwrap();
+        status == 200 && answer["records"].as_array().unwrap().len() == 3
+    });
     // A candidate that does not load is told of and stops nothing.
     home.write("policies/next/p.rhai", "fn rules(p) { p.allwo(); }");
     let (code, out, err) = run(home.path(), &["check"]);
