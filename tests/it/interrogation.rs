@@ -180,14 +180,15 @@ fn coverage_names_the_rules_and_functions_that_no_case_reached() {
     );
     let told = json_of(&home, &["test", "--coverage", "--json"]);
     assert_eq!((&told["passed"], &told["failed"]), (&json!(2), &json!(0)), "{told}");
-    let rules = &told["coverage"]["rules"];
+    let rules = &told["coverage"]["policy"]["rules"];
     assert_eq!((&rules["total"], &rules["reached"]), (&json!(3), &json!(2)));
     assert_eq!(rules["missing"], json!([{"file": "policies/p.rhai", "line": 4, "name": "hide"}]));
-    let missing = told["coverage"]["functions"]["missing"].as_array().unwrap();
+    let missing = told["coverage"]["policy"]["functions"]["missing"].as_array().unwrap();
     assert!(missing.iter().any(|f| f["name"] == "decide" && f["line"] == 6), "{missing:?}");
     let (_, out, _) = run(home.path(), &["test", "--coverage"]);
     assert!(
-        out.contains("never reached: rule hide at policies/p.rhai:4") && out.contains("reached 2 of 3 rules"),
+        out.contains("not reached: policies/p.rhai:4 hide")
+            && out.contains("2 of 3 rules, 0 of 1 functions of policies reached"),
         "{out}"
     );
     assert!(json_of(&home, &["test", "--json"]).get("coverage").is_none());
