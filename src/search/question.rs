@@ -95,14 +95,14 @@ impl Question {
         let all_words = words.clone();
         let is_stop = |word: &String| index.stop_words.contains(word);
         let expansions: Vec<String> = ranking.synonyms.expand(&parts).flatten().cloned().collect();
+        let reader = Reader { index, view, repairs: Cell::new(REPAIRS_MAX) };
+        let mut concepts = reader.idioms(&mut parts);
         if !words.iter().all(is_stop) {
             words.retain(|w| !is_stop(w));
             parts.retain(|p| !index.stop_stems.contains(p));
         }
         let verbs = parts.iter().map(|p| index.verbs.of(p)).find(|v| *v != 0).unwrap_or(0);
-        let reader = Reader { index, view, repairs: Cell::new(REPAIRS_MAX) };
-        let mut concepts: Vec<Concept> =
-            distinct(&parts).iter().filter_map(|asked| reader.concept(asked)).collect();
+        concepts.extend(distinct(&parts).iter().filter_map(|asked| reader.concept(asked)));
         let extra = |terms: Vec<String>, weight: f32, concepts: &mut Vec<Concept>| {
             for asked in distinct(&terms).iter().filter(|a| !parts.contains(&a.term)) {
                 concepts.extend(reader.plain(&asked.term, weight));
@@ -147,6 +147,32 @@ impl Reader<'_> {
         Some(Concept { weight, rarity: self.view.rarity(frequency), terms: vec![(no, 1.0)] })
     }
 
+    /// Takes the idioms out of a question's terms: each is one concept of what it says.
+    fn idioms(&self, parts: &mut Vec<String>) -> Vec<Concept> {
+        let (mut concepts, mut rest, mut at) = (Vec::new(), Vec::with_capacity(parts.len()), 0);
+        while let Some(part) = parts.get(at) {
+            let idiom = self.index.ranking.synonyms.idiom(parts.get(at..).unwrap_or_default());
+            let read = idiom.and_then(|(length, says)| Some((length, self.any_of(says)?)));
+            if let Some((length, concept)) = read {
+                concepts.push(concept);
+                at += length;
+            } else {
+                rest.push(part.clone());
+                at += 1;
+            }
+        }
+        *parts = rest;
+        concepts
+    }
+
+    /// A concept that any of the terms says as well as the others; as rare as the most frequent of them.
+    fn any_of(&self, says: &[String]) -> Option<Concept> {
+        let known: Vec<(u32, usize)> = says.iter().filter_map(|term| self.find(term)).collect();
+        let frequency = known.iter().map(|(_, frequency)| *frequency).max()?;
+        let terms = known.into_iter().map(|(no, _)| (no, 1.0)).collect();
+        Some(Concept { weight: 1.0, rarity: self.view.rarity(frequency), terms })
+    }
+
     /// A concept with what may stand in its place.
     fn concept(&self, asked: &Asked) -> Option<Concept> {
         let query = &self.index.ranking.query;
@@ -157,9 +183,12 @@ impl Reader<'_> {
             terms.push((no, 1.0));
             frequencies = frequency;
         }
-        for other in self.index.ranking.synonyms.of(&asked.term) {
+        let synonyms = &self.index.ranking.synonyms;
+        let same = synonyms.of(&asked.term).iter().map(|other| (other, query.synonym));
+        let meant = synonyms.meant_by(&asked.term).iter().map(|other| (other, query.meaning));
+        for (other, factor) in same.chain(meant) {
             if let Some((no, frequency)) = self.find(other) {
-                terms.push((no, query.synonym));
+                terms.push((no, factor));
                 if head.is_none() {
                     frequencies = frequencies.max(frequency);
                 }

@@ -53,6 +53,7 @@ pub struct Ranking {
 pub(super) struct QueryWeights {
     pub(super) repeat_power: f32,
     pub(super) synonym: f32,
+    pub(super) meaning: f32,
     pub(super) expansion: f32,
     pub(super) typo: f32,
     pub(super) joined: f32,
@@ -120,6 +121,7 @@ impl Ranking {
         if let Some(mut s) = root.section("query") {
             weight(&mut s, "repeat_power", &mut self.query.repeat_power);
             weight(&mut s, "synonym", &mut self.query.synonym);
+            weight(&mut s, "meaning", &mut self.query.meaning);
             weight(&mut s, "expansion", &mut self.query.expansion);
             weight(&mut s, "typo", &mut self.query.typo);
             weight(&mut s, "joined", &mut self.query.joined);

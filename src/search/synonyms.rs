@@ -11,10 +11,29 @@ use crate::settings;
 pub(super) struct Synonyms {
     /// A term and the other terms that may stand in its place.
     same: HashMap<String, Vec<String>>,
-    /// A term and what it is short for, or a run of terms and what it says.
-    expansions: HashMap<Vec<String>, Vec<String>>,
-    /// Terms of the longest phrase.
+    /// A term of everyday speech and the terms of tools that it may mean; one way only.
+    means: HashMap<String, Vec<String>>,
+    /// A term and what it is short for, or a run of terms and what it says besides its words.
+    expansions: Runs,
+    /// Runs of terms that say something else than their terms do.
+    idioms: Runs,
+}
+
+/// What runs of terms say.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Runs {
+    of: HashMap<Vec<String>, Vec<String>>,
+    /// Terms of the longest run.
     longest: usize,
+}
+
+impl Runs {
+    fn add(&mut self, run: Vec<String>, says: Vec<String>) {
+        if !run.is_empty() {
+            self.longest = self.longest.max(run.len());
+            self.of.entry(run).or_default().extend(says);
+        }
+    }
 }
 
 impl Synonyms {
@@ -35,9 +54,15 @@ impl Synonyms {
                 }
                 out.add_group(&group);
             }
-            for table in ["acronyms", "phrases"] {
-                for (short, long) in root.string_table(table) {
-                    out.add_expansion(terms(&mut analyzer, &short), terms(&mut analyzer, &long.value));
+            for (word, meant) in root.string_table("means") {
+                for term in terms(&mut analyzer, &word) {
+                    out.means.entry(term).or_default().extend(terms(&mut analyzer, &meant.value));
+                }
+            }
+            for table in ["acronyms", "phrases", "idioms"] {
+                let runs = if table == "idioms" { &mut out.idioms } else { &mut out.expansions };
+                for (run, says) in root.string_table(table) {
+                    runs.add(sequence(&mut analyzer, &run), terms(&mut analyzer, &says.value));
                 }
             }
         });
@@ -55,34 +80,42 @@ impl Synonyms {
         }
     }
 
-    fn add_expansion(&mut self, short: Vec<String>, long: Vec<String>) {
-        if !short.is_empty() {
-            self.longest = self.longest.max(short.len());
-            self.expansions.entry(short).or_default().extend(long);
-        }
-    }
-
     /// What may stand in a term's place.
     pub(super) fn of(&self, term: &str) -> &[String] {
         self.same.get(term).map_or(&[], Vec::as_slice)
     }
 
+    /// What a term of everyday speech may mean.
+    pub(super) fn meant_by(&self, term: &str) -> &[String] {
+        self.means.get(term).map_or(&[], Vec::as_slice)
+    }
+
     /// Terms that a run of the question's terms adds: acronyms and phrases.
     pub(super) fn expand<'a>(&'a self, terms: &'a [String]) -> impl Iterator<Item = &'a [String]> {
-        (1..=self.longest)
+        (1..=self.expansions.longest)
             .flat_map(|n| terms.windows(n))
-            .filter_map(|run| self.expansions.get(run).map(Vec::as_slice))
+            .filter_map(|run| self.expansions.of.get(run).map(Vec::as_slice))
     }
+
+    /// The idiom that a question's terms begin with, the longest of several: how many terms, and what they say.
+    pub(super) fn idiom(&self, terms: &[String]) -> Option<(usize, &[String])> {
+        (2..=self.idioms.longest)
+            .rev()
+            .find_map(|n| Some((n, self.idioms.of.get(terms.get(..n)?)?.as_slice())))
+    }
+}
+
+/// The terms of a text in order.
+fn sequence(analyzer: &mut Analyzer, text: &str) -> Vec<String> {
+    chunks(text).flat_map(|chunk| analyzer.terms(chunk).parts).collect()
 }
 
 /// The terms of a text in order, each once.
 fn terms(analyzer: &mut Analyzer, text: &str) -> Vec<String> {
     let mut out = Vec::new();
-    for chunk in chunks(text) {
-        for part in analyzer.terms(chunk).parts {
-            if !out.contains(&part) {
-                out.push(part);
-            }
+    for part in sequence(analyzer, text) {
+        if !out.contains(&part) {
+            out.push(part);
         }
     }
     out
@@ -96,14 +129,18 @@ mod tests {
     fn groups_acronyms_and_phrases_are_stemmed() {
         let file = SourceFile::new(
             "index/synonyms.toml",
-            "same = [\"delete removes\", \"x\"]\n[acronyms]\npr = \"pull request\"\n[phrases]\n\"get rid of\" = \"delete\"\n",
+            "same = [\"delete removes\", \"x\"]\n[means]\ntail = \"logs\"\n[acronyms]\npr = \"pull request\"\n\
+             [phrases]\n\"money back\" = \"refunds\"\n[idioms]\n\"get rid of\" = \"delete\"\n",
         );
         let mut diagnostics = Diagnostics::default();
         let synonyms = Synonyms::read(&file, &mut diagnostics);
         assert_eq!(diagnostics.0.iter().map(|d| d.code).collect::<Vec<_>>(), ["lonely-synonym"]);
         assert_eq!(synonyms.of("delet"), ["remov"]);
-        let terms: Vec<String> = ["get", "rid", "of", "pr"].map(str::to_owned).into();
+        assert_eq!((synonyms.meant_by("tail"), synonyms.meant_by("log")), (&["log".to_owned()][..], &[][..]));
+        let terms = ["pr", "money", "back", "get", "rid", "of"].map(str::to_owned);
         let expanded: Vec<&[String]> = synonyms.expand(&terms).collect();
-        assert_eq!(expanded, [&["pull".to_owned(), "request".to_owned()][..], &["delet".to_owned()][..]]);
+        assert_eq!(expanded, [&["pull".to_owned(), "request".to_owned()][..], &["refund".to_owned()][..]]);
+        assert_eq!(synonyms.idiom(&terms[3..]), Some((3, &["delet".to_owned()][..])));
+        assert_eq!(synonyms.idiom(&terms), None);
     }
 }
