@@ -15,6 +15,7 @@
     reason = "a bench reports by printing and fails by panicking"
 )]
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -24,7 +25,7 @@ use docent::diagnostic::{Diagnostics, SourceFile};
 use docent::id::{ToolId, UpstreamId};
 use docent::schema::SchemaText;
 use docent::search::evaluate::{self, Judgement, Metrics, Report};
-use docent::search::{Filters, Query, Ranking, ToolIndex};
+use docent::search::{Filters, Query, Ranking, ToolIndex, UsageRecord, UsageView};
 use serde_json::Value;
 
 fn main() {
@@ -60,7 +61,7 @@ fn main() {
             .map(|p| (p.to_owned(), Some(SourceFile::new(p, std::fs::read_to_string(p).unwrap()))))
             .collect();
     }
-    let brief = rankings.len() > 1;
+    let brief = std::env::var_os("FULL").is_none() && rankings.len() > 1;
     for (name, file) in &rankings {
         let mut diagnostics = Diagnostics::default();
         let ranking = Ranking::read(file.as_ref(), None, &mut diagnostics);
@@ -123,10 +124,74 @@ fn measure(
         let m = run(&some, |q| ask(&index, catalog, q, &all)).metrics;
         println!("  hand {kind:<12} n={:<4} {}", some.len(), line(&m));
     }
+    remembered(&index, catalog, judgements, &all);
     latency(&text_core(catalog, core), ranking, judgements);
     if let Ok(set) = std::env::var("MISSES") {
         misses(&set, &index, catalog, judgements, &all);
     }
+}
+
+/// What usage memory brings: some questions of each tool are its history, the others are asked.
+fn remembered(index: &ToolIndex, catalog: &Catalog, judgements: &[Judgement], all: &ToolSet) {
+    println!("usage memory: recall@5 / recall@1 of the questions that are not history");
+    for set in ["metatool", "bfcl"] {
+        let mut of_tool: BTreeMap<&str, Vec<&Judgement>> = BTreeMap::new();
+        for j in judgements.iter().filter(|j| j.set == set && j.groups.len() == 1) {
+            of_tool.entry(j.groups[0][0].as_str()).or_default().push(j);
+        }
+        of_tool.retain(|_, questions| questions.len() > 1);
+        for (name, share, wrong) in
+            [("one run a tool", 0, 0), ("one run, a fifth wrong", 0, 5), ("half of them", 2, 0), ("half, half wrong", 2, 2)]
+        {
+            let (mut history, mut asked) = (Vec::new(), Vec::new());
+            for (tool, questions) in &of_tool {
+                let past = if share == 0 { 1 } else { (questions.len() / share).max(1) };
+                history.extend(questions.iter().take(past).map(|j| (*tool, *j)));
+                asked.extend(questions.iter().skip(past).map(|j| (**j).clone()));
+            }
+            let view = history_of(index, catalog, &history, wrong, all);
+            let none = run(&asked, |q| ask(index, catalog, q, all)).metrics;
+            let with = run(&asked, |q| ask_with(index, catalog, q, all, &view)).metrics;
+            let others: Vec<Judgement> = judgements.iter().filter(|j| j.set != set).cloned().collect();
+            let unrelated = run(&others, |q| ask(index, catalog, q, all)).metrics;
+            let unrelated_with = run(&others, |q| ask_with(index, catalog, q, all, &view)).metrics;
+            let show = |m: &Metrics| format!("{:.1}/{:.1}", m.recall_at_5 * 100.0, m.recall_at_1 * 100.0);
+            println!(
+                "  {set:<9} {name:<23} n={:<4} without {} with {}; other sets without {} with {}",
+                asked.len(),
+                show(&none),
+                show(&with),
+                show(&unrelated),
+                show(&unrelated_with)
+            );
+        }
+    }
+}
+
+/// What a scope remembers of these runs. Every `wrong`-th run was of another tool: the best found that is not right.
+fn history_of(
+    index: &ToolIndex,
+    catalog: &Catalog,
+    runs: &[(&str, &Judgement)],
+    wrong: usize,
+    all: &ToolSet,
+) -> UsageView {
+    let records: Vec<UsageRecord> = runs
+        .iter()
+        .enumerate()
+        .map(|(i, (tool, j))| {
+            let other = || ask(index, catalog, &j.query, all).into_iter().find(|t| t != tool);
+            let is_wrong = wrong > 0 && i % wrong == 0;
+            let tool = is_wrong.then(other).flatten().unwrap_or_else(|| (*tool).to_owned());
+            UsageRecord {
+                words: index.usage_words(&j.query),
+                tool: ToolId::parse(&tool).unwrap(),
+                at_ms: 0,
+                weight: 1.0,
+            }
+        })
+        .collect();
+    UsageView::freeze(index, catalog, all, &records, 0)
 }
 
 /// The core tools as a catalog of their own.
@@ -186,8 +251,18 @@ fn misses(set: &str, index: &ToolIndex, catalog: &Catalog, judgements: &[Judgeme
 }
 
 fn ask(index: &ToolIndex, catalog: &Catalog, text: &str, visible: &ToolSet) -> Vec<String> {
+    ask_with(index, catalog, text, visible, &UsageView::default())
+}
+
+fn ask_with(
+    index: &ToolIndex,
+    catalog: &Catalog,
+    text: &str,
+    visible: &ToolSet,
+    usage: &UsageView,
+) -> Vec<String> {
     let query = Query { text, filters: Filters::default(), offset: 0, limit: 10, explain: false };
-    let found = index.search(&query, visible);
+    let found = index.search_with_usage(&query, visible, usage);
     found.hits.iter().map(|h| catalog.get(h.tool).unwrap().id.as_str().to_owned()).collect()
 }
 

@@ -19,6 +19,7 @@ mod semantic;
 mod synonyms;
 mod text;
 mod trigram;
+mod usage;
 mod verbs;
 
 #[cfg(test)]
@@ -27,3 +28,4 @@ mod tests;
 pub use api::{Filters, Hit, Query, Results, Signal};
 pub use index::ToolIndex;
 pub use ranking::Ranking;
+pub use usage::{UsageRecord, UsageView};

@@ -72,6 +72,14 @@ impl View<'_> {
     }
 }
 
+impl ToolIndex {
+    /// BM25's rarity of a term among the visible tools.
+    pub(super) fn rarity_of(&self, term: &str, view: View<'_>) -> f32 {
+        let frequency = self.dictionary.find(term).map_or(0, |no| view.frequency(self.terms.list(no).docs));
+        view.rarity(frequency)
+    }
+}
+
 /// One distinct term of the question.
 struct Asked {
     term: String,
@@ -141,10 +149,15 @@ impl Reader<'_> {
         (frequency > 0).then_some((no, frequency))
     }
 
+    /// How much the rarity of a term counts.
+    fn rarity(&self, frequency: usize) -> f32 {
+        self.view.rarity(frequency).powf(self.index.ranking.query.rarity_power)
+    }
+
     /// A concept of one term alone.
     fn plain(&self, term: &str, weight: f32) -> Option<Concept> {
         let (no, frequency) = self.find(term)?;
-        Some(Concept { weight, rarity: self.view.rarity(frequency), terms: vec![(no, 1.0)] })
+        Some(Concept { weight, rarity: self.rarity(frequency), terms: vec![(no, 1.0)] })
     }
 
     /// Takes the idioms out of a question's terms: each is one concept of what it says.
@@ -170,7 +183,7 @@ impl Reader<'_> {
         let known: Vec<(u32, usize)> = says.iter().filter_map(|term| self.find(term)).collect();
         let frequency = known.iter().map(|(_, frequency)| *frequency).max()?;
         let terms = known.into_iter().map(|(no, _)| (no, 1.0)).collect();
-        Some(Concept { weight: 1.0, rarity: self.view.rarity(frequency), terms })
+        Some(Concept { weight: 1.0, rarity: self.rarity(frequency), terms })
     }
 
     /// A concept with what may stand in its place.
@@ -200,7 +213,7 @@ impl Reader<'_> {
             frequencies = frequency;
         }
         let weight = count(asked.times).powf(query.repeat_power);
-        Some(Concept { weight, rarity: self.view.rarity(frequencies), terms })
+        Some(Concept { weight, rarity: self.rarity(frequencies), terms })
     }
 
     /// The nearest known term with the same first letter; the most frequent of equally near ones.

@@ -41,6 +41,7 @@ pub struct Ranking {
     /// Public weights of the six signals.
     pub(super) signals: [f32; SIGNAL_NAMES.len()],
     pub(super) floor: Floor,
+    pub(super) usage: UsageWeights,
     /// Words that say nothing in a question.
     pub(super) stop_words: Vec<String>,
     /// Groups of verbs that do the same kind of thing.
@@ -54,6 +55,7 @@ pub(super) struct QueryWeights {
     pub(super) repeat_power: f32,
     pub(super) synonym: f32,
     pub(super) meaning: f32,
+    pub(super) rarity_power: f32,
     pub(super) expansion: f32,
     pub(super) typo: f32,
     pub(super) joined: f32,
@@ -77,6 +79,23 @@ pub(super) struct Floor {
     pub(super) trigrams: f32,
     /// Cosine that is a match alone.
     pub(super) semantic: f32,
+    /// Vote that is a match alone.
+    pub(super) usage: f32,
+}
+
+/// How past searches vote.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct UsageWeights {
+    /// How many of the nearest vote.
+    pub(super) neighbours: f32,
+    /// Likeness below which a past search has no vote.
+    pub(super) likeness: f32,
+    /// Share of the likeness that is meaning, the rest is words.
+    pub(super) meaning: f32,
+    /// How much more the nearest count: likeness to this power.
+    pub(super) power: f32,
+    /// Days after which a run counts half.
+    pub(super) half_life_days: f32,
 }
 
 impl Ranking {
@@ -122,6 +141,7 @@ impl Ranking {
             weight(&mut s, "repeat_power", &mut self.query.repeat_power);
             weight(&mut s, "synonym", &mut self.query.synonym);
             weight(&mut s, "meaning", &mut self.query.meaning);
+            weight(&mut s, "rarity_power", &mut self.query.rarity_power);
             weight(&mut s, "expansion", &mut self.query.expansion);
             weight(&mut s, "typo", &mut self.query.typo);
             weight(&mut s, "joined", &mut self.query.joined);
@@ -142,6 +162,14 @@ impl Ranking {
             weight(&mut s, "terms", &mut self.floor.terms);
             weight(&mut s, "trigrams", &mut self.floor.trigrams);
             weight(&mut s, "semantic", &mut self.floor.semantic);
+            weight(&mut s, "usage", &mut self.floor.usage);
+        }
+        if let Some(mut s) = root.section("usage") {
+            weight(&mut s, "neighbours", &mut self.usage.neighbours);
+            weight(&mut s, "likeness", &mut self.usage.likeness);
+            weight(&mut s, "meaning", &mut self.usage.meaning);
+            weight(&mut s, "power", &mut self.usage.power);
+            weight(&mut s, "half_life_days", &mut self.usage.half_life_days);
         }
         if root.has("verbs") {
             self.verbs = root.plain_strings("verbs").iter().map(|line| words(line)).collect();

@@ -11,6 +11,7 @@ use super::question::{Question, View};
 use super::ranking::SIGNAL_NAMES;
 use super::semantic::{self, Table};
 use super::trigram;
+use super::usage::UsageView;
 use crate::catalog::ToolSet;
 use crate::id::ToolNo;
 
@@ -110,10 +111,15 @@ pub(super) struct Scored {
 impl ToolIndex {
     /// The tools of `visible` that match, best first.
     pub fn search(&self, query: &Query<'_>, visible: &ToolSet) -> Results {
+        self.search_with_usage(query, visible, &UsageView::default())
+    }
+
+    /// The same with the votes of what the asker's scope remembers.
+    pub fn search_with_usage(&self, query: &Query<'_>, visible: &ToolSet, usage: &UsageView) -> Results {
         let set = self.filtered(query, visible);
         let view = View { set: &set, count: set.count() };
         let text = query.text.trim();
-        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[]) };
+        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], usage) };
         let total = matches.len();
         let end = query.offset.saturating_add(query.limit).min(total);
         let key = |m: &Match| {
@@ -161,7 +167,7 @@ impl ToolIndex {
         in_index.zip(0..).map(|(tool, place)| Match { tool, place, named: false, score: 0, values }).collect()
     }
 
-    fn matches(&self, text: &str, view: View<'_>, host: &[HostValues]) -> Vec<Match> {
+    fn matches(&self, text: &str, view: View<'_>, host: &[HostValues], usage: &UsageView) -> Vec<Match> {
         let question = Question::read(text, self, view);
         let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
         let named = self.names.named(text, view.set);
@@ -173,6 +179,11 @@ impl ToolIndex {
             .filter_map(|c| c.terms.first())
             .map(|(no, _)| (*no, self.terms.list(*no)));
         let kin = self.kin.values(heads, &self.facts, view);
+        let votes = if usage.is_empty() { Vec::new() } else { usage.votes(&question.words, self, view) };
+        let vote = |tool: ToolNo| {
+            let at = votes.binary_search_by_key(&tool, |(t, _)| *t).ok();
+            at.and_then(|at| votes.get(at)).map_or(0.0, |(_, vote)| *vote)
+        };
         let floor = &self.ranking.floor;
         let mut matches = Vec::new();
         for tool in view.set.iter() {
@@ -183,7 +194,9 @@ impl ToolIndex {
             let near = host.semantic.unwrap_or_else(|| {
                 self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v))
             });
+            let vote = host.usage.unwrap_or_else(|| vote(tool));
             let over = near >= floor.semantic
+                || (vote > 0.0 && vote >= floor.usage)
                 || (t > 0.0 && t >= floor.terms * terms.possible)
                 || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
             if !over && named_at.is_none() {
@@ -195,7 +208,7 @@ impl ToolIndex {
                 host.graph.unwrap_or_else(|| kin.get(&facts.upstream).copied().unwrap_or(0.0)),
                 1.0,
                 host.freshness.unwrap_or(if facts.deprecated { 0.0 } else { 1.0 }),
-                host.usage.unwrap_or(0.0),
+                vote,
             ];
             matches.push(Match {
                 tool,
@@ -219,7 +232,7 @@ impl ToolIndex {
     pub(super) fn scored(&self, text: &str, visible: &ToolSet, host: &[HostValues]) -> Vec<Scored> {
         let view = View { set: visible, count: visible.count() };
         let browse = text.is_empty();
-        let matches = if browse { self.browse(view) } else { self.matches(text, view, host) };
+        let matches = if browse { self.browse(view) } else { self.matches(text, view, host, &UsageView::default()) };
         let scored = matches.into_iter().map(|mut m| {
             let told = host.get(m.tool.index()).copied().unwrap_or_default();
             if browse {
