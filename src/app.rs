@@ -3,6 +3,7 @@
 //! The only place where everything meets. The same [`App`] serves HTTP and stdio, runs the commands of the
 //! CLI and stands in tests and benches; what listens and what prints is not known here.
 
+mod index_file;
 mod keep;
 mod load;
 mod serve;

@@ -22,6 +22,7 @@ mod surface;
 mod test;
 mod token;
 mod tools;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ enum Command {
     Record(record::Record),
     Policy(policy::Policy),
     Eval(eval::Eval),
+    Usage(usage::Usage),
     Token(token::Token),
     Audit(audit::Audit),
     Import(import::Import),
@@ -98,6 +100,7 @@ pub fn run() -> ExitCode {
         Command::Record(command) => command.run(&mut context),
         Command::Policy(command) => command.run(&mut context),
         Command::Eval(command) => command.run(&mut context),
+        Command::Usage(command) => command.run(&mut context),
         Command::Token(command) => command.run(&mut context),
         Command::Audit(command) => command.run(&mut context),
         Command::Import(command) => command.run(&mut context),

@@ -29,6 +29,7 @@ mod server;
 mod state;
 mod surface;
 mod tape;
+mod usage;
 mod view;
 mod work;
 

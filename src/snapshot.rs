@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 pub use agent::{AgentSettings, ModelHint};
-pub use build::{CallPlan, build};
+pub use build::{Before, CallPlan, build, build_over};
 pub use home::{Home, Pack};
 pub use meta::MetaTool;
 pub use offers::{Found, Offers, Prompt, PromptSource, Resource, Source, Subject};

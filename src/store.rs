@@ -14,6 +14,7 @@ mod instances;
 pub mod jobs;
 mod open;
 pub mod results;
+pub mod usage;
 mod writer;
 
 use std::fmt;
@@ -38,7 +39,7 @@ const BUSY: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The subjects, in the order of their migrations. A new one is added at the end.
-const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY];
+const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY, &usage::FAMILY];
 
 /// The tables of one subject.
 #[derive(Debug)]

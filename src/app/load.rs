@@ -18,10 +18,11 @@ use crate::gateway::{Gateway, Services};
 use crate::id::Generation;
 use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
-use crate::snapshot::{self, Home, HomeWatch, Publisher, Snapshot};
+use crate::snapshot::{self, Before, Home, HomeWatch, Publisher, Snapshot};
 use crate::store::Store;
 use crate::upstream::{self, Registry, UpstreamSet};
 
+use super::index_file::IndexFile;
 use super::{App, Broken, Options};
 
 pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
@@ -35,7 +36,8 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     registry.discover(&upstreams, true).await;
     let (home, validators) = (Arc::new(home), Arc::<Validators>::default());
     let generation = Generation(1);
-    let first = make(&home, upstreams.clone(), &validators, None, generation, &mut diagnostics).await;
+    let first =
+        make(&home, upstreams.clone(), &validators, None, &options, generation, &mut diagnostics).await;
     let Some(first) = first else { return Err(Broken(diagnostics)) };
     registry.adopt(upstreams);
     let publisher = Arc::new(Publisher::new(first));
@@ -124,8 +126,16 @@ impl App {
         let home = Arc::new(home);
         let generation = Generation(built.1.0 + 1);
         let before = Some(self.publisher.current());
-        let next =
-            make(&home, upstreams.clone(), &self.validators, before, generation, &mut diagnostics).await;
+        let next = make(
+            &home,
+            upstreams.clone(),
+            &self.validators,
+            before,
+            &self.options,
+            generation,
+            &mut diagnostics,
+        )
+        .await;
         let Some(next) = next else { return Err(diagnostics) };
         self.publisher.publish(next);
         // Only now are the adapters that fell out let go: nothing that serves names them any more.
@@ -140,7 +150,8 @@ impl App {
         let (home, generation) = (Arc::clone(&built.0), Generation(built.1.0 + 1));
         let mut diagnostics = Diagnostics::default();
         let (upstreams, before) = (self.registry.current(), Some(self.publisher.current()));
-        match make(&home, upstreams, &self.validators, before, generation, &mut diagnostics).await {
+        let options = &self.options;
+        match make(&home, upstreams, &self.validators, before, options, generation, &mut diagnostics).await {
             Some(next) => {
                 tracing::info!(
                     snapshot.generation = generation.0,
@@ -240,13 +251,23 @@ async fn make(
     upstreams: UpstreamSet,
     validators: &Arc<Validators>,
     before: Option<Arc<Snapshot>>,
+    options: &Options,
     generation: Generation,
     diagnostics: &mut Diagnostics,
 ) -> Option<Snapshot> {
     let (home, validators) = (Arc::clone(home), Arc::clone(validators));
+    let file = IndexFile::of(options.data.as_deref());
     let build = move || {
         let mut found = Diagnostics::default();
-        let built = snapshot::build(&home, upstreams, &validators, before.as_deref(), generation, &mut found);
+        let saved = if before.is_none() { file.read() } else { None };
+        let over = Before { snapshot: before.as_deref(), index: saved.as_deref() };
+        let built = snapshot::build_over(&home, upstreams, &validators, over, generation, &mut found);
+        if let Some(built) = &built {
+            let same = before.as_ref().is_some_and(|b| Arc::ptr_eq(&b.index, &built.index));
+            if !same && !saved.is_some_and(|bytes| built.index.is_saved_as(&bytes)) {
+                file.write(&built.index);
+            }
+        }
         (built, found)
     };
     match tokio::task::spawn_blocking(build).await {

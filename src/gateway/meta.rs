@@ -38,7 +38,10 @@ pub(super) async fn call(
         return e.into();
     }
     let answer = match tool {
-        MetaTool::SearchTools => search::search(gateway, &view, &given),
+        MetaTool::SearchTools => {
+            let usage = gateway.usage_views(ctx, &view).await;
+            search::search(gateway, ctx, &view, &usage, &given)
+        }
         MetaTool::DescribeTool => describe(&view, &ctx.principal, &given),
         MetaTool::ListCategories => overview::categories(&view),
         MetaTool::ReadResult => gateway.read_result(&view, &ctx.principal, &given).await,

@@ -23,6 +23,7 @@ use super::confirm::Book;
 use super::list::Listing;
 use super::offers::Watches;
 use super::savings::{Saved, Savings};
+use super::usage::Usage;
 use super::view::{Shelf, View};
 use super::{CallAnswer, RequestContext, meta};
 
@@ -51,6 +52,7 @@ struct Shared {
     jobs: Jobs,
     replays: Replays<Arc<Job>, Arc<ToolOutcome>>,
     files: Files,
+    usage: Usage,
 }
 
 /// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
@@ -107,6 +109,7 @@ impl Gateway {
             savings: Savings::default(),
             jobs,
             replays: Replays::default(),
+            usage: Usage::default(),
         }))
     }
 
@@ -194,6 +197,10 @@ impl Gateway {
 
     pub(super) fn watches(&self) -> &Arc<Watches> {
         &self.0.watches
+    }
+
+    pub(super) fn usage(&self) -> &Usage {
+        &self.0.usage
     }
 
     pub(super) fn shelves(&self) -> &ClassCache<Shelf> {

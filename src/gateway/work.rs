@@ -69,7 +69,8 @@ impl Work {
     pub(super) async fn run(self, gateway: Gateway) -> ToolOutcome {
         let Self { decided, no, arguments, withheld, confirmed, rule, place, mut record } = self;
         let (tool, ctx, job) = (decided.tool.clone(), decided.ctx.clone(), decided.job.clone());
-        let asked = place.is_outermost().then(|| place.asked());
+        let is_outermost = place.is_outermost();
+        let asked = is_outermost.then(|| place.asked());
         let (snapshot, started) = (Arc::clone(&decided.snapshot), decided.started);
         let mut shaped = Box::pin(decided.carry_out(&gateway, arguments, place)).await;
         if let Some((asked, answer)) = asked.and_then(|asked| asked.take().map(|answer| (asked, answer))) {
@@ -90,6 +91,9 @@ impl Work {
             record.job(&job.id, false);
         }
         record.ended(&shaped);
+        if is_outermost {
+            gateway.ran(&ctx, &snapshot, &tool, &shaped.outcome).await;
+        }
         shaped.outcome
     }
 

@@ -6,13 +6,29 @@ use crate::id::ToolNo;
 
 /// How a name was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub(super) enum Kind {
     /// The id or the wire name: one tool.
     Id,
     /// The upstream's name for it: other upstreams may use it too.
     Name,
     /// The name's letters and digits without separators and case.
     Squashed,
+}
+
+impl Kind {
+    /// Its number in a saved index.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Id => 0,
+            Self::Name => 1,
+            Self::Squashed => 2,
+        }
+    }
+
+    /// The kind of a number.
+    pub(super) fn of(code: u8) -> Option<Self> {
+        [Self::Id, Self::Name, Self::Squashed].into_iter().find(|kind| kind.code() == code)
+    }
 }
 
 /// A 64-bit digest of a name instead of the name: 16 bytes for each of some 40,000 names.
@@ -24,18 +40,33 @@ pub(super) struct Names(Vec<(Digest, Kind, u32)>);
 
 impl Names {
     pub(super) fn build(tools: &[Tool]) -> Self {
-        let mut names = Vec::with_capacity(tools.len() * 4);
-        for (no, tool) in (0u32..).zip(tools) {
+        let all: Vec<(u32, &Tool)> = (0u32..).zip(tools).collect();
+        Self::of(Vec::with_capacity(tools.len() * 4), &all)
+    }
+
+    /// These names and those of some tools.
+    pub(super) fn of(mut names: Vec<(Digest, Kind, u32)>, tools: &[(u32, &Tool)]) -> Self {
+        for (no, tool) in tools {
             // Tools that no catalog named (candidates of `discover_tools`) have no id that anyone could know.
             for id in [tool.id.as_str(), &tool.wire_name].into_iter().filter(|_| !tool.wire_name.is_empty()) {
-                names.push((digest(&id.to_lowercase()), Kind::Id, no));
+                names.push((digest(&id.to_lowercase()), Kind::Id, *no));
             }
-            names.push((digest(&tool.name.to_lowercase()), Kind::Name, no));
-            names.push((digest(&squash(&tool.name)), Kind::Squashed, no));
+            names.push((digest(&tool.name.to_lowercase()), Kind::Name, *no));
+            names.push((digest(&squash(&tool.name)), Kind::Squashed, *no));
         }
         names.sort_unstable();
         names.dedup();
         Self(names)
+    }
+
+    /// Names that are in order already.
+    pub(super) fn sorted(names: Vec<(Digest, Kind, u32)>) -> Self {
+        Self(names)
+    }
+
+    /// All names in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Digest, Kind, u32)> + '_ {
+        self.0.iter().copied()
     }
 
     /// The visible tools that a question names, in the order in which it names them.

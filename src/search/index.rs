@@ -44,6 +44,8 @@ pub struct ToolIndex {
     pub(super) trigrams: trigram::Trigrams,
     pub(super) facts: Vec<Facts>,
     pub(super) vectors: Vec<Vector>,
+    /// What each tool was when it was read.
+    pub(super) fingerprints: Vec<Fingerprint>,
     pub(super) upstreams: HashMap<Arc<str>, u32>,
     pub(super) categories: HashMap<Arc<str>, u32>,
     pub(super) names: Names,
@@ -70,7 +72,8 @@ impl ToolIndex {
             let texts = fields::texts(tool);
             builder.tool(doc, &texts, &mut analyzer);
             vectors.push(Table::shipped().embed(&fields::gist(tool)));
-            facts.push(facts_of(tool, &mut upstreams, &mut categories, &verbs, &mut analyzer));
+            let tables = (&mut upstreams, &mut categories);
+            facts.push(facts_of(tool, None, tables, &verbs, &mut analyzer));
         }
         let (dictionary, renumber) = Dictionary::build(&builder.terms);
         let kin = Kin::new(&upstreams, &dictionary, &mut analyzer);
@@ -81,6 +84,7 @@ impl ToolIndex {
             trigrams: builder.trigrams.build(),
             facts,
             vectors,
+            fingerprints: tools.iter().map(fingerprint).collect(),
             upstreams,
             categories,
             names: Names::build(tools),
@@ -111,24 +115,58 @@ impl ToolIndex {
     }
 }
 
-fn facts_of(
+/// The facts of a tool. `known`: what they were in another index, where the tool is the same.
+pub(super) fn facts_of(
     tool: &Tool,
-    upstreams: &mut HashMap<Arc<str>, u32>,
-    categories: &mut HashMap<Arc<str>, u32>,
+    known: Option<Facts>,
+    (upstreams, categories): (&mut HashMap<Arc<str>, u32>, &mut HashMap<Arc<str>, u32>),
     verbs: &Verbs,
     analyzer: &mut Analyzer,
 ) -> Facts {
+    let upstream = numbered(upstreams, tool.upstream.as_str());
+    let category = numbered(categories, &tool.category);
+    if let Some(known) = known {
+        return Facts { upstream, category, ..known };
+    }
     let name = text::chunks(&tool.name).flat_map(text::split).collect::<Vec<_>>();
     let class = name.iter().fold(0, |bits, word| bits | verbs.of(&analyzer.stem(word)));
     Facts {
         name_words: u16::try_from(name.len()).unwrap_or(u16::MAX),
         name_bytes: u16::try_from(tool.name.len()).unwrap_or(u16::MAX),
-        upstream: numbered(upstreams, tool.upstream.as_str()),
-        category: numbered(categories, &tool.category),
+        upstream,
+        category,
         verbs: class,
         read_only: tool.annotations.is_read_only(),
         deprecated: tool.deprecated.is_some(),
     }
+}
+
+/// A digest of everything that the index reads of a tool.
+pub(super) type Fingerprint = [u8; 16];
+
+/// Equal fingerprints, equal entries.
+pub(super) fn fingerprint(tool: &Tool) -> Fingerprint {
+    let mut hasher = blake3::Hasher::new();
+    let mut part = |text: &str| {
+        hasher.update(&number(text.len()).to_le_bytes());
+        hasher.update(text.as_bytes());
+    };
+    for text in [tool.id.as_str(), tool.upstream.as_str(), &tool.wire_name, &tool.name, &tool.description] {
+        part(text);
+    }
+    for title in [tool.title.as_deref(), tool.annotations.title.as_deref()] {
+        part(if title.is_some() { "+" } else { "-" });
+        part(title.unwrap_or(""));
+    }
+    for text in [tool.input_schema.as_str(), &tool.category, &tool.search_hints] {
+        part(text);
+    }
+    tool.tags.iter().for_each(|tag| part(tag));
+    part(if tool.annotations.is_read_only() { "read only" } else { "" });
+    part(if tool.deprecated.is_some() { "deprecated" } else { "" });
+    let mut out = Fingerprint::default();
+    hasher.finalize_xof().fill(&mut out);
+    out
 }
 
 fn numbered(table: &mut HashMap<Arc<str>, u32>, key: &str) -> u32 {
@@ -147,20 +185,20 @@ struct ChunkTerms {
 }
 
 /// Collects the entries of all tools.
-struct Builder<'a> {
+pub(super) struct Builder<'a> {
     ranking: &'a Ranking,
-    terms: Vec<String>,
+    pub(super) terms: Vec<String>,
     numbers: HashMap<String, u32>,
     chunks: HashMap<String, ChunkTerms>,
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// Weighted frequency of each term in the tool at hand, and which terms have one.
     frequencies: Vec<f32>,
     touched: Vec<u32>,
-    trigrams: trigram::Builder,
+    pub(super) trigrams: trigram::Builder,
 }
 
 impl<'a> Builder<'a> {
-    fn new(ranking: &'a Ranking) -> Self {
+    pub(super) fn new(ranking: &'a Ranking) -> Self {
         Self {
             ranking,
             terms: Vec::new(),
@@ -197,7 +235,7 @@ impl<'a> Builder<'a> {
         found
     }
 
-    fn tool(&mut self, doc: u32, texts: &Texts, analyzer: &mut Analyzer) {
+    pub(super) fn tool(&mut self, doc: u32, texts: &Texts, analyzer: &mut Analyzer) {
         for field in 0..FIELDS {
             let (Some(text), Some(boost), Some(usual), Some(pull)) = (
                 texts.get(field),

@@ -50,6 +50,33 @@ impl Postings {
         Self { starts, docs, impacts }
     }
 
+    /// No lists, with room for so many entries.
+    pub(super) fn empty(entries: usize) -> Self {
+        Self { starts: vec![0], docs: Vec::with_capacity(entries), impacts: Vec::with_capacity(entries) }
+    }
+
+    /// Adds the list of the next term.
+    pub(super) fn push(&mut self, list: &[(u32, u16)]) {
+        self.docs.extend(list.iter().map(|(doc, _)| doc));
+        self.impacts.extend(list.iter().map(|(_, impact)| impact));
+        self.starts.push(number(self.docs.len()));
+    }
+
+    /// How many entries there are in all lists.
+    pub(super) fn entries(&self) -> usize {
+        self.docs.len()
+    }
+
+    /// The three arrays, for [`Postings::from_parts`].
+    pub(super) fn parts(&self) -> (&[u32], &[u32], &[u16]) {
+        (&self.starts, &self.docs, &self.impacts)
+    }
+
+    /// Lists of arrays that were taken apart before.
+    pub(super) fn from_parts(starts: Vec<u32>, docs: Vec<u32>, impacts: Vec<u16>) -> Self {
+        Self { starts, docs, impacts }
+    }
+
     /// The list of a term: documents in order, each with its impact.
     pub(super) fn list(&self, term: u32) -> List<'_> {
         let at = index(term);
@@ -77,6 +104,11 @@ pub(super) struct List<'a> {
 }
 
 impl List<'_> {
+    /// Documents with their impacts as they are stored.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
+        self.docs.iter().copied().zip(self.impacts.iter().copied())
+    }
+
     /// Documents with their impacts from 0 to 1.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f32)> + '_ {
         self.docs.iter().zip(self.impacts).map(|(doc, impact)| (*doc, f32::from(*impact) / IMPACT_STEPS))
@@ -116,6 +148,16 @@ impl Dictionary {
             out.ends.push(number(out.text.len()));
         }
         out
+    }
+
+    /// The text of all terms and where each ends, for [`Dictionary::from_parts`].
+    pub(super) fn parts(&self) -> (&str, &[u32]) {
+        (&self.text, &self.ends)
+    }
+
+    /// A dictionary that was taken apart before.
+    pub(super) fn from_parts(text: String, ends: Vec<u32>) -> Self {
+        Self { text, ends }
     }
 
     /// How many terms.

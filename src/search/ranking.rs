@@ -121,6 +121,22 @@ impl Ranking {
         Self::read(None, None, &mut Diagnostics::default())
     }
 
+    /// Everything that the stored numbers of an index depend on, as bytes: equal bytes, equal numbers.
+    pub(super) fn stored(&self) -> Vec<u8> {
+        let weights = self.fields.iter().chain(&self.lengths).chain(&self.length_pull).chain([
+            &self.k1,
+            &self.trigram_k1,
+            &self.trigram_b,
+            &self.trigram_length,
+        ]);
+        let mut out: Vec<u8> = weights.flat_map(|w| w.to_le_bytes()).collect();
+        for class in &self.verbs {
+            out.extend(class.join(" ").bytes());
+            out.push(b'\n');
+        }
+        out
+    }
+
     fn overlay(&mut self, root: &mut Section) {
         for (key, values) in [
             ("fields", &mut self.fields),

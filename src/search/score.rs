@@ -119,7 +119,8 @@ impl ToolIndex {
         let set = self.filtered(query, visible);
         let view = View { set: &set, count: set.count() };
         let text = query.text.trim();
-        let mut matches = if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], usage) };
+        let mut matches =
+            if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], usage) };
         let total = matches.len();
         let end = query.offset.saturating_add(query.limit).min(total);
         let key = |m: &Match| {
@@ -232,7 +233,8 @@ impl ToolIndex {
     pub(super) fn scored(&self, text: &str, visible: &ToolSet, host: &[HostValues]) -> Vec<Scored> {
         let view = View { set: visible, count: visible.count() };
         let browse = text.is_empty();
-        let matches = if browse { self.browse(view) } else { self.matches(text, view, host, &UsageView::default()) };
+        let matches =
+            if browse { self.browse(view) } else { self.matches(text, view, host, &UsageView::default()) };
         let scored = matches.into_iter().map(|mut m| {
             let told = host.get(m.tool.index()).copied().unwrap_or_default();
             if browse {
@@ -294,7 +296,8 @@ impl ToolIndex {
     }
 
     fn signals(&self, values: &[f32; SIGNAL_NAMES.len()]) -> Vec<Signal> {
-        let sources = ["computed", "computed", "computed", "authorization", "computed", "off"];
+        let usage = if self.learns() { "computed" } else { "off" };
+        let sources = ["computed", "computed", "computed", "authorization", "computed", usage];
         SIGNAL_NAMES
             .iter()
             .zip(sources)

@@ -1,7 +1,7 @@
 //! Properties of the whole index: hidden tools do not exist, pages partition, order does not matter, and the
 //! same tools match as in a tantivy index with the same analyser.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use tantivy::collector::TopDocs;
@@ -11,7 +11,7 @@ use tantivy::{Index, TantivyDocument, Term};
 
 use super::num;
 use super::text::{Analyzer, chunks};
-use super::{Filters, Hit, Query, Ranking, Results, ToolIndex};
+use super::{Filters, Hit, Query, Ranking, Results, ToolIndex, UsageRecord, UsageView};
 use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolSet};
 use crate::diagnostic::{Diagnostics, SourceFile};
 use crate::id::{ToolId, ToolNo, UpstreamId};
@@ -150,6 +150,155 @@ proptest! {
             prop_assert!(score >= 0.8 * best, "{first} has {score}, the best {best}");
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Some tools go, some come, some change: the merged index is the one that building anew gives, to the byte.
+    #[test]
+    fn a_changed_catalog_over_the_old_index_is_as_built_anew(all in tools(), gone in any::<u64>(), changed in any::<u64>()) {
+        let hit = |mask: u64, at: usize| mask >> (at % 64) & 1 == 1 && at % 3 == 0;
+        let before = catalog(all.iter().enumerate().filter(|(i, _)| !hit(changed, i + 1)).map(|(_, t)| t.clone()));
+        let after = catalog(all.iter().enumerate().filter(|(i, _)| !hit(gone, *i)).map(|(i, t)| {
+            let mut tool = t.clone();
+            if hit(changed, i) {
+                tool.description = format!("{} anew{i}", t.description).into();
+                tool.category = "moved".into();
+            }
+            tool
+        }));
+        let old = Arc::new(ToolIndex::build(&before, &SHIPPED));
+        let merged = ToolIndex::over(Some(old), &after, &SHIPPED);
+        prop_assert_eq!(merged.to_bytes(), ToolIndex::build(&after, &SHIPPED).to_bytes());
+    }
+
+    /// Impacts and order against the plainest reading of BM25F: one loop over tools, terms and fields.
+    #[test]
+    fn scores_are_those_of_a_plain_bm25f(all in tools(), asked in prop::collection::btree_set(0..WORDS.len(), 1..4)) {
+        let catalog = catalog(all);
+        let text = BARE.replace("name = 0\ntitle = 0\nupstream = 0", "name = 2\ntitle = 0.7\nupstream = 0\ntags = 0\npath = 0");
+        let bare = SourceFile::new("index/ranking.toml", text);
+        let none = SourceFile::new("index/synonyms.toml", "");
+        let ranking = Ranking::read(Some(&bare), Some(&none), &mut Diagnostics::default());
+        let words: Vec<&str> = asked.iter().map(|w| WORDS[*w]).collect();
+        let index = ToolIndex::build(&catalog, &ranking);
+        let ours = ask(&index, &words.join(" "), &ToolSet::all(catalog.len()), 0, 1_000);
+        let plain = plain_scores(&catalog, &words, &ranking);
+        prop_assert_eq!(ours.total, plain.values().filter(|s| **s > 0.0).count());
+        let best = plain.values().copied().fold(0.0, f32::max);
+        for (hit, id) in ours.hits.iter().zip(ids(&catalog, &ours.hits)) {
+            let expected = plain[&id] / best;
+            let lexical = hit.signals[0].value;
+            prop_assert!((lexical - f64::from(expected)).abs() < 1e-3, "{}: {} {}", id, lexical, expected);
+        }
+    }
+}
+
+/// BM25F as it is written down: frequencies over fields with their boosts and lengths, saturated, times rarity.
+fn plain_scores(
+    catalog: &Catalog,
+    words: &[&str],
+    ranking: &Ranking,
+) -> std::collections::HashMap<String, f32> {
+    let mut analyzer = Analyzer::new();
+    let mut stems = |text: &str| chunks(text).flat_map(|c| analyzer.terms(c).parts).collect::<Vec<_>>();
+    let asked: Vec<String> = words.iter().flat_map(|w| stems(w)).collect();
+    let frequencies: Vec<Vec<f32>> = catalog
+        .tools()
+        .iter()
+        .map(|tool| {
+            let texts = super::fields::texts(tool).map(|text| stems(&text));
+            let of = |term: &String| -> f32 {
+                (0..texts.len())
+                    .map(|f| {
+                        let many = num::count(texts[f].iter().filter(|t| *t == term).count());
+                        let pull = ranking.length_pull[f];
+                        ranking.fields[f] * many
+                            / (1.0 - pull + pull * num::count(texts[f].len()) / ranking.lengths[f])
+                    })
+                    .sum()
+            };
+            asked.iter().map(of).collect()
+        })
+        .collect();
+    let all = num::count(catalog.len());
+    let rarity = |term: usize| {
+        let with = num::count(frequencies.iter().filter(|f| f[term] > 0.0).count());
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    };
+    let score = |f: &Vec<f32>| (0..asked.len()).map(|t| rarity(t) * f[t] / (ranking.k1 + f[t])).sum();
+    catalog.tools().iter().zip(&frequencies).map(|(t, f)| (t.id.as_str().to_owned(), score(f))).collect()
+}
+
+#[test]
+fn a_saved_index_opens_as_it_was_and_a_damaged_or_foreign_one_does_not() {
+    let catalog = sample();
+    let index = ToolIndex::build(&catalog, &SHIPPED);
+    let bytes = index.to_bytes();
+    let again = ToolIndex::open(&bytes, &SHIPPED).unwrap();
+    assert_eq!(again.to_bytes(), bytes);
+    let all = ToolSet::all(catalog.len());
+    for text in ["open a PR", "refunds", "天气", "gitlab.list_issues", "weather tomorrow"] {
+        assert_eq!(ask(&again, text, &all, 0, 10).hits, ask(&index, text, &all, 0, 10).hits, "{text}");
+    }
+    let same = Arc::new(again);
+    assert!(Arc::ptr_eq(&same, &ToolIndex::over(Some(Arc::clone(&same)), &catalog, &SHIPPED)));
+    for at in [0, 7, 40, bytes.len() / 2, bytes.len() - 1] {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1;
+        assert!(ToolIndex::open(&bad, &SHIPPED).is_err(), "byte {at}");
+        assert!(ToolIndex::open(&bytes[..at], &SHIPPED).is_err(), "cut at {at}");
+    }
+    let file = SourceFile::new("index/ranking.toml", "[fields]\nname = 3\n");
+    let other = Ranking::read(Some(&file), None, &mut Diagnostics::default());
+    assert_eq!(ToolIndex::open(&bytes, &other).err(), Some(super::NotAnIndex::OtherRanking));
+}
+
+fn learnt(index: &ToolIndex, question: &str, tool: &str, at_ms: u64) -> UsageRecord {
+    UsageRecord { words: index.usage_words(question), tool: ToolId::parse(tool).unwrap(), at_ms, weight: 1.0 }
+}
+
+#[test]
+fn a_run_after_a_search_lifts_its_tool_for_searches_alike_and_for_no_others() {
+    let catalog = sample();
+    let index = ToolIndex::build(&catalog, &SHIPPED);
+    let all = ToolSet::all(catalog.len());
+    let records = [learnt(&index, "shall I take my umbrella along", "meteo.get_forecast", 0)];
+    let usage = UsageView::freeze(&index, &catalog, &all, &records, 0);
+    let first = |text: &str, visible: &ToolSet, usage: &UsageView| {
+        let query = Query { text, filters: Filters::default(), offset: 0, limit: 10, explain: true };
+        index.search_with_usage(&query, visible, usage).hits.into_iter().next()
+    };
+    let hit = first("take an umbrella?", &all, &usage).unwrap();
+    assert_eq!(ids(&catalog, std::slice::from_ref(&hit)), ["meteo.get_forecast"]);
+    let vote = hit.signals.iter().find(|s| s.name == "usage").unwrap();
+    assert!(vote.value > 0.5 && vote.source == "computed", "{vote:?}");
+    let unlike = "issues on github";
+    assert_eq!(
+        first(unlike, &all, &usage).unwrap().tool,
+        first(unlike, &all, &UsageView::default()).unwrap().tool
+    );
+    // Age halves it, and a tool that is hidden gets no vote, whoever learnt it.
+    let later = UsageView::freeze(&index, &catalog, &all, &records, 60 * 86_400_000);
+    let aged = first("take an umbrella?", &all, &later).unwrap();
+    assert!(aged.signals[5].value < vote.value * 0.6, "{aged:?}");
+    let mut hidden = all.clone();
+    hidden.remove(catalog.lookup("meteo.get_forecast").unwrap().0);
+    let blind = UsageView::freeze(&index, &catalog, &hidden, &records, 0);
+    assert!(blind.is_empty() && blind.digest() == [0; 32]);
+    assert_eq!(first("take an umbrella?", &hidden, &usage), first("take an umbrella?", &hidden, &blind));
+}
+
+#[test]
+fn what_is_remembered_of_a_question_has_no_numbers_and_no_small_talk() {
+    let index = ToolIndex::build(&sample(), &SHIPPED);
+    let words = index.usage_words("Please refund order 4711-0815 to jane@example.com, token sk_live_51Hx9");
+    assert!(
+        words.contains(&"refund".to_owned()) && !words.iter().any(|w| w.contains(char::is_numeric)),
+        "{words:?}"
+    );
+    assert!(!words.contains(&"please".to_owned()) && !words.contains(&"to".to_owned()), "{words:?}");
 }
 
 /// The tools whose descriptions hold any of the words, with tantivy's scores.

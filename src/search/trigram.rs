@@ -24,8 +24,9 @@ pub(super) fn grams(words: &[String]) -> Vec<Gram> {
 /// The lists of all trigrams.
 #[derive(Debug, Default)]
 pub(super) struct Trigrams {
-    grams: Vec<Gram>,
-    postings: Postings,
+    /// In order; each has the list of the same number.
+    pub(super) grams: Vec<Gram>,
+    pub(super) postings: Postings,
 }
 
 impl Trigrams {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::index::ToolIndex;
-use super::num::{count, narrow};
+use super::num::narrow;
 use super::question::View;
 use super::semantic::{self, Table, Vector};
 use super::text::{Analyzer, chunks, split};
@@ -57,6 +57,12 @@ struct Memory {
 }
 
 impl ToolIndex {
+    /// Whether usage counts at all: where it does not, nothing is to be remembered.
+    pub fn learns(&self) -> bool {
+        let [.., usage] = self.ranking.signals;
+        usage > 0.0
+    }
+
     /// What is remembered of a question: its words that say something. What looks like a number, an address or a
     /// secret is left out, unless tools know the word.
     pub fn usage_words(&self, text: &str) -> Vec<String> {
@@ -64,9 +70,7 @@ impl ToolIndex {
         let mut words: Vec<String> = chunks(text)
             .flat_map(split)
             .filter(|w| !self.stop_words.contains(w) && w.chars().count() <= WORD_CHARS_MAX)
-            .filter(|w| {
-                !w.chars().any(char::is_numeric) || self.dictionary.find(&analyzer.stem(w)).is_some()
-            })
+            .filter(|w| !w.chars().any(char::is_numeric) || self.dictionary.find(&analyzer.stem(w)).is_some())
             .take(WORDS_MAX)
             .collect();
         words.sort_unstable();
@@ -92,7 +96,8 @@ impl UsageView {
             let Some((tool, _)) = catalog.lookup(record.tool.as_str()) else { continue };
             let stems = stems(&record.words, &mut analyzer);
             let age_days = narrow(float(now_ms.saturating_sub(record.at_ms)) / DAY_MS);
-            let weight = record.weight * 0.5_f32.powf(age_days / index.ranking.usage.half_life_days.max(0.01));
+            let weight =
+                record.weight * 0.5_f32.powf(age_days / index.ranking.usage.half_life_days.max(0.01));
             if stems.is_empty() || !visible.contains(tool) || weight.is_nan() {
                 continue;
             }

@@ -50,6 +50,29 @@ pub fn build(
     generation: Generation,
     diagnostics: &mut Diagnostics,
 ) -> Option<Snapshot> {
+    let before = Before { snapshot: previous, index: None };
+    build_over(home, upstreams, validators, before, generation, diagnostics)
+}
+
+/// What a snapshot may take over instead of making it anew.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Before<'a> {
+    /// The snapshot before it.
+    pub snapshot: Option<&'a Snapshot>,
+    /// A search index that an earlier run saved; looked at where there is no snapshot before.
+    pub index: Option<&'a [u8]>,
+}
+
+/// The same over what there was before.
+pub fn build_over(
+    home: &Home,
+    upstreams: UpstreamSet,
+    validators: &Arc<Validators>,
+    before: Before<'_>,
+    generation: Generation,
+    diagnostics: &mut Diagnostics,
+) -> Option<Snapshot> {
+    let previous = before.snapshot;
     let mut own = Diagnostics::default();
     let mut theirs = Diagnostics::default();
     let parts = parts(&upstreams, validators, previous, &mut own, &mut theirs);
@@ -72,9 +95,10 @@ pub fn build(
     let digests: Vec<Digest> = catalog.tools().iter().map(digest::of_tool).collect();
     let contracts = contracts(&catalog, &digests, previous);
     let ranked = digest::of_ranked(&catalog, &digests, &Texts::of(&[&home.ranking, &home.synonyms]));
-    let index = previous
-        .filter(|p| p.ranked == ranked)
-        .map_or_else(|| Arc::new(ToolIndex::build(&catalog, &ranking)), |p| Arc::clone(&p.index));
+    let index = match previous.filter(|p| p.ranked == ranked) {
+        Some(same) => Arc::clone(&same.index),
+        None => ToolIndex::over(earlier(before, &ranking), &catalog, &ranking),
+    };
     Some(Snapshot {
         generation,
         state: digest::of_state(&ranked, &policy.digest(), &catalog),
@@ -93,6 +117,18 @@ pub fn build(
         ranked,
         parts,
     })
+}
+
+/// The index that a new one is made over.
+fn earlier(before: Before<'_>, ranking: &Ranking) -> Option<Arc<ToolIndex>> {
+    if let Some(previous) = before.snapshot {
+        return Some(Arc::clone(&previous.index));
+    }
+    let opened = ToolIndex::open(before.index?, ranking);
+    opened
+        .inspect_err(|why| tracing::info!(%why, "the saved search index is not used: it is built anew"))
+        .ok()
+        .map(Arc::new)
 }
 
 /// The contracts' hashes as far as they are known from the snapshot before.

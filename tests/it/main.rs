@@ -37,6 +37,7 @@ mod operator;
 mod packs;
 mod policies;
 mod results;
+mod search_quality;
 mod support;
 mod survive;
 mod tidy;

@@ -1,6 +1,7 @@
 //! `search_tools`: ranked search, one page that fits its token budget, and receipts for what did not.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -9,14 +10,14 @@ use serde_json::{Value, json};
 use crate::call::tokens::{TokenCost, cost_of, smallest_budget, tokens_of};
 use crate::call::{ErrorCode, Omission, ToolError};
 use crate::catalog::{Availability, Tool, ToolAnnotations};
-use crate::cursor::Digest;
+use crate::cursor::{BadCursor, Binding, Digest};
 use crate::id::ToolNo;
 use crate::json::{self, JsonText, Object, cut};
-use crate::search::{Filters, Hit, Query, Results};
+use crate::search::{Filters, Hit, Query, Results, UsageView};
 use crate::upstream::UpstreamState;
 
-use super::super::Gateway;
 use super::super::view::View;
+use super::super::{Gateway, RequestContext};
 use super::args;
 
 const PURPOSE: &str = "search_tools";
@@ -84,21 +85,37 @@ struct Receipt {
     omitted: Vec<Omission>,
 }
 
-/// Answers a search. The arguments have passed the schema.
-pub(super) fn search(gateway: &Gateway, view: &View, arguments: &Object) -> Result<JsonText, ToolError> {
+/// Answers a search. The arguments have passed the schema. `usage`: what the caller's scope remembers, the newest
+/// first; a walk that began over an older view goes on over it.
+pub(super) fn search(
+    gateway: &Gateway,
+    ctx: &RequestContext,
+    view: &View,
+    usage: &[Arc<UsageView>],
+    arguments: &Object,
+) -> Result<JsonText, ToolError> {
     let ask = Ask::read(arguments, tokens_of(view.snapshot.settings.budgets.result_bytes))?;
-    let binding = view.binding(PURPOSE, ask.digest());
-    let offset = match args::text(arguments, "cursor") {
-        None => 0,
+    let question = ask.digest();
+    let (offset, usage) = match args::text(arguments, "cursor") {
+        None => (0, usage.first().map(AsRef::as_ref)),
         Some(token) => {
-            let position = gateway.cursor_key(&view.snapshot).open(&binding, token).map_err(|bad| {
-                ToolError::new(ErrorCode::StaleCursor, format!("{}.", capital(&bad.to_string())))
+            let key = gateway.cursor_key(&view.snapshot);
+            let opened = usage
+                .iter()
+                .map(AsRef::as_ref)
+                .find_map(|usage| Some((key.open(&bound(view, question, usage), token).ok()?, usage)));
+            let (position, usage) = opened.ok_or_else(|| {
+                ToolError::new(ErrorCode::StaleCursor, format!("{}.", capital(&BadCursor.to_string())))
                     .field("/cursor")
             })?;
-            usize::try_from(position).unwrap_or(usize::MAX)
+            (usize::try_from(position).unwrap_or(usize::MAX), Some(usage))
         }
     };
-    let (found, total, totals) = ask.run(view, offset);
+    let nothing = UsageView::default();
+    let usage = usage.unwrap_or(&nothing);
+    let binding = bound(view, question, usage);
+    let (found, total, totals) = ask.run(view, usage, offset);
+    gateway.searched(ctx, view, &ask.needs);
     let next = |returned: usize| {
         let at = offset.saturating_add(returned);
         (at < total)
@@ -114,6 +131,16 @@ pub(super) fn search(gateway: &Gateway, view: &View, arguments: &Object) -> Resu
         }
     }
     fit(&ask, &shortest, (total, &totals), next)
+}
+
+/// What the page tokens of a search are bound to: besides the view, what votes on it.
+fn bound(view: &View, question: Digest, usage: &UsageView) -> Binding<'static> {
+    let mut binding = view.binding(PURPOSE, question);
+    if !usage.is_empty() {
+        binding.state =
+            *blake3::Hasher::new_keyed(&binding.state).update(&usage.digest()).finalize().as_bytes();
+    }
+    binding
 }
 
 impl Ask {
@@ -155,12 +182,13 @@ impl Ask {
     }
 
     /// The hits of this page, how many tools match in all, and how many match each need.
-    fn run(&self, view: &View, offset: usize) -> (Vec<Found>, usize, Vec<usize>) {
+    fn run(&self, view: &View, usage: &UsageView, offset: usize) -> (Vec<Found>, usize, Vec<usize>) {
         let visible = &view.roster.visible;
         let explain = self.detail == Detail::Explain;
         let search = |text: &str, offset: usize, limit: usize| {
             let filters = self.filters.clone();
-            view.snapshot.index.search(&Query { text, filters, offset, limit, explain }, visible)
+            let query = Query { text, filters, offset, limit, explain };
+            view.snapshot.index.search_with_usage(&query, visible, usage)
         };
         if let ([need], false) = (self.needs.as_slice(), self.several) {
             let Results { hits, total } = search(need, offset, self.limit);

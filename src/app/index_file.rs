@@ -1,0 +1,90 @@
+//! The search index in the data directory: what was read of the tools before need not be read again at a start.
+//!
+//! The file is a memory only. Where it is missing, damaged or of another ranking the index is built anew, and the log
+//! says so; where it cannot be written the server serves all the same.
+
+use std::path::{Path, PathBuf};
+
+use crate::json;
+use crate::search::ToolIndex;
+
+/// The file's name in the data directory.
+const FILE: &str = "search-index.bin";
+/// Below so many tools building takes less than reading a file is worth.
+const TOOLS_MIN: usize = 500;
+/// Bytes of the file at most: 10,000 tools take ten megabytes.
+const BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Where the index is kept between two runs, if anywhere.
+#[derive(Debug, Clone)]
+pub(super) struct IndexFile(Option<PathBuf>);
+
+impl IndexFile {
+    /// The file of a data directory.
+    pub(super) fn of(data: Option<&Path>) -> Self {
+        Self(data.map(|dir| dir.join(FILE)))
+    }
+
+    /// Its bytes. Blocking.
+    pub(super) fn read(&self) -> Option<Vec<u8>> {
+        let path = self.0.as_deref().filter(|path| path.exists())?;
+        let told =
+            |error: &json::JsonError| tracing::warn!(error = %error, "the saved search index cannot be read");
+        json::read_capped(path, BYTES_MAX).inspect_err(told).ok()
+    }
+
+    /// Keeps an index, whole or not at all. Blocking.
+    pub(super) fn write(&self, index: &ToolIndex) {
+        let Some(path) = self.0.as_deref().filter(|_| index.len() >= TOOLS_MIN) else { return };
+        // Each process has a draft of its own: two of them may write at once, the last one stays.
+        let draft = path.with_extension(format!("{}.draft", std::process::id()));
+        let written = path
+            .parent()
+            .map_or(Ok(()), std::fs::create_dir_all)
+            .and_then(|()| std::fs::write(&draft, index.to_bytes()))
+            .and_then(|()| std::fs::rename(&draft, path));
+        if let Err(error) = written {
+            std::fs::remove_file(&draft).ok();
+            tracing::warn!(error = %error, path = %path.display(), "the search index cannot be kept");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{CatalogBuilder, Tool};
+    use crate::diagnostic::Diagnostics;
+    use crate::id::{ToolId, UpstreamId};
+    use crate::schema::SchemaText;
+    use crate::search::Ranking;
+
+    fn index(size: usize) -> ToolIndex {
+        let mut builder = CatalogBuilder::new(Vec::new());
+        for i in 0..size {
+            let (id, upstream) = (ToolId::parse(&format!("up.tool_{i}")), UpstreamId::parse("up"));
+            builder.push(Tool::new(
+                id.unwrap(),
+                upstream.unwrap(),
+                format!("tool_{i}"),
+                SchemaText::empty_object(),
+            ));
+        }
+        ToolIndex::build(&builder.build(&mut Diagnostics::default()), &Ranking::shipped())
+    }
+
+    #[test]
+    fn a_large_index_comes_back_and_a_small_one_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = IndexFile::of(Some(dir.path()));
+        file.write(&index(TOOLS_MIN - 1));
+        assert_eq!(file.read(), None);
+        let large = index(TOOLS_MIN);
+        file.write(&large);
+        assert_eq!(file.read(), Some(large.to_bytes()));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no draft is left");
+        let nowhere = IndexFile::of(None);
+        nowhere.write(&large);
+        assert_eq!(nowhere.read(), None);
+    }
+}
