@@ -304,8 +304,8 @@ impl ToolIndex {
             .zip(values.iter().zip(&self.ranking.signals))
             .map(|((name, source), (value, weight))| Signal {
                 name,
-                value: f64::from(*value),
-                weight: f64::from(*weight),
+                value: six_decimals(*value),
+                weight: six_decimals(*weight),
                 source,
             })
             .collect()
@@ -349,6 +349,11 @@ impl<'a> Lexical<'a> {
             + w.verb * verb)
             / self.all
     }
+}
+
+/// Weights as they were written: a float of half the width shows digits that nobody gave.
+fn six_decimals(x: f32) -> f64 {
+    (f64::from(x) * 1e6).round() / 1e6
 }
 
 #[expect(
