@@ -80,7 +80,7 @@ impl Gateway {
                 tracing::warn!(error = %error, "what searches have taught cannot be read");
                 Vec::new()
             });
-            self.usage().load(&scope, rows);
+            self.usage().load(&scope, &rows);
         }
         self.usage().views(&scope, view, self.clock().unix_ms())
     }
@@ -126,14 +126,14 @@ impl Usage {
         lock(&self.scopes).contains_key(scope)
     }
 
-    fn load(&self, scope: &Arc<str>, rows: Vec<UsageRow>) {
+    fn load(&self, scope: &Arc<str>, rows: &[UsageRow]) {
         let mut scopes = lock(&self.scopes);
         if scopes.len() >= SCOPES_MAX
             && let Some(oldest) = scopes.iter().min_by_key(|(_, s)| s.used_ms).map(|(k, _)| Arc::clone(k))
         {
             scopes.remove(&oldest);
         }
-        let records = rows.into_iter().filter_map(record_of).collect();
+        let records = rows.iter().filter_map(record_of).collect();
         scopes.entry(Arc::clone(scope)).or_insert_with(|| Scope { records, ..Scope::default() });
     }
 
@@ -237,7 +237,7 @@ fn row_of(scope: &str, record: &UsageRecord) -> UsageRow {
     }
 }
 
-fn record_of(row: UsageRow) -> Option<UsageRecord> {
+fn record_of(row: &UsageRow) -> Option<UsageRecord> {
     let words = row.words.split(' ').map(str::to_owned).collect();
     let weight = if row.weight >= 1.0 { 1.0 } else { REPHRASED };
     Some(UsageRecord { words, tool: ToolId::parse(&row.tool).ok()?, at_ms: row.at_ms, weight })

@@ -115,11 +115,14 @@ impl ToolIndex {
     }
 }
 
+/// Names with their numbers.
+pub(super) type Numbers = HashMap<Arc<str>, u32>;
+
 /// The facts of a tool. `known`: what they were in another index, where the tool is the same.
 pub(super) fn facts_of(
     tool: &Tool,
     known: Option<Facts>,
-    (upstreams, categories): (&mut HashMap<Arc<str>, u32>, &mut HashMap<Arc<str>, u32>),
+    (upstreams, categories): (&mut Numbers, &mut Numbers),
     verbs: &Verbs,
     analyzer: &mut Analyzer,
 ) -> Facts {

@@ -80,7 +80,7 @@ fn merged(
         facts.push(facts_of(tool, stays, (&mut upstreams, &mut categories), &verbs, &mut analyzer));
     }
     let (dictionary, terms) = with_terms(before, &builder, &moved);
-    let trigrams = before.trigrams.with(builder.trigrams.build(), &moved);
+    let trigrams = before.trigrams.with(&builder.trigrams.build(), &moved);
     let kin = Kin::new(&upstreams, &dictionary, &mut analyzer);
     ToolIndex {
         ranking: ranking.clone(),
@@ -159,14 +159,14 @@ fn merge(
 
 impl super::trigram::Trigrams {
     /// These with others' lists, under the tools' new numbers.
-    fn with(&self, added: Self, moved: &[u32]) -> Self {
+    fn with(&self, added: &Self, moved: &[u32]) -> Self {
         let gram = |of: &Self, at: usize| of.grams.get(at).copied().unwrap_or_default();
-        let order = |a: usize, b: usize| gram(self, a).cmp(&gram(&added, b));
+        let order = |a: usize, b: usize| gram(self, a).cmp(&gram(added, b));
         let (postings, keys) =
             merge((&self.postings, self.grams.len()), (&added.postings, added.grams.len()), moved, order);
         let grams = keys.iter().map(|key| match *key {
             Key::Old(at) => gram(self, at),
-            Key::New(at) => gram(&added, at),
+            Key::New(at) => gram(added, at),
         });
         Self { grams: grams.collect(), postings }
     }

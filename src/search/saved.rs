@@ -128,7 +128,9 @@ impl Out {
         let mut names: Vec<(u32, &str)> = table.iter().map(|(name, no)| (*no, name.as_ref())).collect();
         names.sort_unstable();
         self.0.extend(number(names.len()).to_le_bytes());
-        names.iter().for_each(|(_, name)| self.bytes(name.as_bytes()));
+        for (_, name) in names {
+            self.bytes(name.as_bytes());
+        }
     }
 }
 
