@@ -149,7 +149,7 @@ fn remembered(index: &ToolIndex, catalog: &Catalog, judgements: &[Judgement], al
         ] {
             let (mut history, mut asked) = (Vec::new(), Vec::new());
             for (tool, questions) in &of_tool {
-                let past = if share == 0 { 1 } else { (questions.len() / share).max(1) };
+                let past = questions.len().checked_div(share).map_or(1, |n| n.max(1));
                 history.extend(questions.iter().take(past).map(|j| (*tool, *j)));
                 asked.extend(questions.iter().skip(past).map(|j| (**j).clone()));
             }

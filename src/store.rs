@@ -39,7 +39,8 @@ const BUSY: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The subjects, in the order of their migrations. A new one is added at the end.
-const FAMILIES: &[&Family] = &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY, &usage::FAMILY];
+const FAMILIES: &[&Family] =
+    &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY, &usage::FAMILY];
 
 /// The tables of one subject.
 #[derive(Debug)]

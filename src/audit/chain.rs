@@ -187,7 +187,7 @@ mod tests {
         let mut head = Head { seq: 3, ..Head::new() };
         head.write(dir.path(), &key).unwrap();
         assert_eq!(Head::read(dir.path(), &key).unwrap().unwrap().seq, 3);
-        let text = std::fs::read_to_string(dir.path().join(HEAD_FILE)).unwrap();
+        let text = json::read_text_capped(&dir.path().join(HEAD_FILE), 10_000).unwrap();
         std::fs::write(dir.path().join(HEAD_FILE), text.replace("\"seq\":3", "\"seq\":2")).unwrap();
         assert!(Head::read(dir.path(), &key).unwrap_err().contains("was changed"));
     }

@@ -70,7 +70,7 @@ impl World {
 
     fn edit(&self, edit: impl FnOnce(String) -> String) {
         let path = self.file();
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = crate::json::read_text_capped(&path, 1 << 20).unwrap();
         std::fs::write(path, edit(text)).unwrap();
     }
 }
@@ -109,14 +109,19 @@ fn an_edit_is_named_by_its_record() {
 fn a_line_taken_out_shows_wherever_it_stood() {
     let world = World::new();
     world.write(5);
-    let whole = std::fs::read_to_string(world.file()).unwrap();
+    let whole = crate::json::read_text_capped(&world.file(), 1 << 20).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     for gone in 0..lines.len() {
-        let rest: String =
-            lines.iter().enumerate().filter(|(i, _)| *i != gone).map(|(_, l)| format!("{l}\n")).collect();
+        let rest: Vec<&str> =
+            lines.iter().enumerate().filter(|(i, _)| *i != gone).map(|(_, line)| *line).collect();
+        let rest = rest.join("\n") + "\n";
         world.edit(|_| rest);
         let found = world.verify();
-        assert_eq!((found.ok, found.first_bad), (false, Some(gone as u64 + 1)), "line {gone}: {found:?}");
+        assert_eq!(
+            (found.ok, found.first_bad),
+            (false, Some(u64::try_from(gone).unwrap() + 1)),
+            "line {gone}: {found:?}"
+        );
     }
     world.edit(|_| whole);
     assert!(world.verify().ok);
@@ -126,7 +131,7 @@ fn a_line_taken_out_shows_wherever_it_stood() {
 fn a_cut_end_shows_and_nothing_is_written_over_it() {
     let world = World::new();
     world.write(5);
-    world.edit(|text| text.lines().take(3).map(|l| format!("{l}\n")).collect());
+    world.edit(|text| text.lines().take(3).collect::<Vec<_>>().join("\n") + "\n");
     assert_eq!(world.verify().first_bad, Some(4));
     let audit = world.open(AuditSettings::default());
     audit.call(entry("a.b"));
@@ -145,7 +150,7 @@ fn a_lost_file_or_head_shows() {
     world.write(1);
     let all = files(&world.dir()).unwrap();
     assert_eq!((all.len(), world.verify().ok), (3, true));
-    let middle = std::fs::read(world.dir().join(&all[1].name)).unwrap();
+    let middle = crate::json::read_capped(&world.dir().join(&all[1].name), 1 << 20).unwrap();
     std::fs::remove_file(world.dir().join(&all[1].name)).unwrap();
     assert_eq!(world.verify().first_bad, Some(all[1].first));
     std::fs::write(world.dir().join(&all[1].name), middle).unwrap();

@@ -137,7 +137,7 @@ impl JwtVerifier {
         let fitting = keys.iter().filter(|k| k.fits(header.kid.as_deref(), header.alg));
         let mut refusal = None;
         for key in fitting.take(KEYS_TRIED_MAX) {
-            match decode::<Object>(token, &key.key, &validation) {
+            match decode::<Object>(token, &key.public, &validation) {
                 Ok(decoded) => return Ok(Some(decoded.claims)),
                 Err(e) => refusal = Some(crypto::refusal(&e)),
             }

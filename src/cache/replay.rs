@@ -196,8 +196,8 @@ mod tests {
         cache.enter(key, [args; 32], now, || Ok::<_, ()>(7)).unwrap()
     }
 
-    fn answer(text: &str, until: u64) -> Option<(String, usize, u64)> {
-        Some((text.to_owned(), 10, until))
+    fn answer(text: &str, until: u64) -> (String, usize, u64) {
+        (text.to_owned(), 10, until)
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             matches!(enter(&cache, &key("b", 1), 1, 0), Entry::First(_)),
             "another caller's key is another"
         );
-        cache.land(&k, answer("once", 100), 0);
+        cache.land(&k, Some(answer("once", 100)), 0);
         assert!(matches!(enter(&cache, &k, 1, 99), Entry::Ended(v) if v == "once"));
         assert!(matches!(enter(&cache, &k, 2, 99), Entry::Collision));
         assert!(matches!(enter(&cache, &k, 2, 100), Entry::First(_)), "the end of its time is outside of it");
@@ -231,7 +231,7 @@ mod tests {
         let cache = Cached::default();
         let put = |k: &ReplayKey| {
             assert!(matches!(enter(&cache, k, 1, 0), Entry::First(_)));
-            cache.land(k, answer("x", 100), 0);
+            cache.land(k, Some(answer("x", 100)), 0);
         };
         put(&key("b", 0));
         let most = u16::try_from(REPLAYS_PER_CALLER_MAX).unwrap();
@@ -258,7 +258,7 @@ mod tests {
                                 let k = key("a", *n);
                                 let first = matches!(enter(&cache, &k, 1, 0), Entry::First(_));
                                 if first {
-                                    cache.land(&k, answer("x", 100), 0);
+                                    cache.land(&k, Some(answer("x", 100)), 0);
                                 }
                                 first
                             })

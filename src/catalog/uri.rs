@@ -177,17 +177,17 @@ mod tests {
         UriTemplate::parse(template).unwrap().matches(uri).map(|v| v.into_iter().collect())
     }
 
-    fn pairs(list: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
-        Some(list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect())
+    fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+        list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
     }
 
     #[test]
     fn variables_are_found_and_decoded() {
-        assert_eq!(matched("t://{id}/data", "t://12%203/data"), pairs(&[("id", "12 3")]));
-        assert_eq!(matched("t://{id}.json", "t://a.json.json"), pairs(&[("id", "a.json")]));
-        assert_eq!(matched("t://{a}/{b}", "t://x/y"), pairs(&[("a", "x"), ("b", "y")]));
-        assert_eq!(matched("t://f/{+path}", "t://f/a/b?c"), pairs(&[("path", "a/b?c")]));
-        assert_eq!(matched("t://plain", "t://plain"), pairs(&[]));
+        assert_eq!(matched("t://{id}/data", "t://12%203/data"), Some(pairs(&[("id", "12 3")])));
+        assert_eq!(matched("t://{id}.json", "t://a.json.json"), Some(pairs(&[("id", "a.json")])));
+        assert_eq!(matched("t://{a}/{b}", "t://x/y"), Some(pairs(&[("a", "x"), ("b", "y")])));
+        assert_eq!(matched("t://f/{+path}", "t://f/a/b?c"), Some(pairs(&[("path", "a/b?c")])));
+        assert_eq!(matched("t://plain", "t://plain"), Some(pairs(&[])));
     }
 
     #[test]

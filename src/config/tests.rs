@@ -212,7 +212,7 @@ fn jwt_settings_are_whole_or_every_gap_is_named() {
     );
     for (auth, code) in [
         ("", "missing-key"),
-        (&format!("{whole}jwks_url = \"https://i/k\"") as &str, "contradiction"),
+        (format!("{whole}jwks_url = \"https://i/k\"").as_str(), "contradiction"),
         ("issuer = \"i\"\naudience = \"a\"\njwks_url = \"http://i/k\"", "bad-url"),
         ("issuer = \"i\"\naudience = \"a\"\njwks_file = \"none.json\"", "no-keys"),
         ("issuer = \"i\"\naudience = \"\"\njwks_file = \"keys.json\"", "wrong-type"),

@@ -81,23 +81,11 @@ impl Gateway {
             let at = self.clock().unix_ms();
             shadow.observe(view.catalog(), &ctx.principal, no, &call.arguments, (&decision, at));
         }
-        let (permit, confirmed) = match decision {
-            Decision::Permit(permit) => (permit, None),
-            Decision::Confirm(asked) => {
-                // Nobody is asked about a call that cannot be made.
-                if let Err(e) = self.ready_to_send(tool, &call, &files) {
-                    return record.refused(e.into());
-                }
-                match self.confirmed(ctx, view, (no, tool), &call, (&asked, place.is_outermost())) {
-                    Ok(confirmed) => {
-                        place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
-                        (confirmed.permit, confirmed.meta)
-                    }
-                    Err(answer) => return record.refused(*answer),
-                }
-            }
-            other => return record.refused(Self::refuse(ctx, tool, other)),
-        };
+        let (permit, confirmed) =
+            match self.permitted(ctx, view, (no, tool), (&call, &files), &place, decision) {
+                Ok(permitted) => permitted,
+                Err(answer) => return record.refused(*answer),
+            };
         if let Err(e) = self.ready_to_send(tool, &call, &files) {
             return record.refused(e.into());
         }
@@ -141,6 +129,31 @@ impl Gateway {
             return answer;
         }
         answer(ctx, came, projection.filter(|_| is_outermost).as_deref())
+    }
+
+    /// The permit that a decision is or comes to, with the `_meta` of the confirmation behind it; else what its
+    /// caller is told.
+    fn permitted(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        (no, tool): (ToolNo, &Tool),
+        (call, files): (&ToolCall, &[FileArgument]),
+        place: &Reentry,
+        decision: Decision,
+    ) -> Result<(Permit, Option<Value>), Box<CallAnswer>> {
+        match decision {
+            Decision::Permit(permit) => Ok((permit, None)),
+            Decision::Confirm(asked) => {
+                // Nobody is asked about a call that cannot be made.
+                self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()))?;
+                let confirmed =
+                    self.confirmed(ctx, view, (no, tool), call, (&asked, place.is_outermost()))?;
+                place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
+                Ok((confirmed.permit, confirmed.meta))
+            }
+            other => Err(Box::new(Self::refuse(ctx, tool, other))),
+        }
     }
 
     fn ready_to_send(&self, tool: &Tool, call: &ToolCall, files: &[FileArgument]) -> Result<(), ToolError> {

@@ -163,20 +163,15 @@ impl Mcp {
         let list: Vec<Value> =
             page.resources.iter().map(|entry| resource(entry, key, exchange.revision)).collect();
         writer.put(member, &list);
-        self.end_list(writer, exchange, page.next_cursor.as_deref())
+        Ok(self.end_list(writer, exchange, page.next_cursor.as_deref()))
     }
 
-    fn end_list(
-        &self,
-        mut writer: ResultWriter,
-        exchange: &Exchange,
-        next: Option<&str>,
-    ) -> Result<Bytes, RpcError> {
+    fn end_list(&self, mut writer: ResultWriter, exchange: &Exchange, next: Option<&str>) -> Bytes {
         if let Some(next) = next {
             writer.put("nextCursor", next);
         }
         put_caching(&mut writer, exchange.revision);
-        Ok(self.finish(writer, exchange))
+        self.finish(writer, exchange)
     }
 
     fn list_prompts(
@@ -193,7 +188,7 @@ impl Mcp {
         let mut writer = ResultWriter::new(id, page.prompts.len() * 256);
         let list: Vec<Value> = page.prompts.iter().map(|entry| prompt(entry, exchange.revision)).collect();
         writer.put("prompts", &list);
-        self.end_list(writer, exchange, page.next_cursor.as_deref())
+        Ok(self.end_list(writer, exchange, page.next_cursor.as_deref()))
     }
 
     async fn read_resource(

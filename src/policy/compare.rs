@@ -141,6 +141,7 @@ pub fn diff(before: Side<'_>, after: Side<'_>, callers: &[ComparedCaller]) -> Po
 }
 
 /// How a pair stands: nothing where the caller or the tool is not there.
+#[expect(clippy::option_option, reason = "not there, there and hidden, there and visible")]
 fn standing(roster: Option<&Roster>, no: Option<ToolNo>) -> Option<Option<Standing>> {
     Some(roster?.standing(no?))
 }

@@ -20,11 +20,16 @@ pub(super) fn install() {
     RING.install_default().ok();
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the signature is the crate's")]
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is the crate's"
+)]
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     Ok(Box::new(RingVerifier { algorithm: *algorithm, key: key.clone() }))
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is the crate's")]
 fn no_signer(_algorithm: &Algorithm, _key: &EncodingKey) -> Result<Box<dyn JwtSigner>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }

@@ -61,7 +61,7 @@ pub(super) struct Key {
     id: Option<String>,
     algorithm: Option<KeyAlgorithm>,
     curve: Option<EllipticCurve>,
-    pub(super) key: DecodingKey,
+    pub(super) public: DecodingKey,
 }
 
 impl Key {
@@ -77,8 +77,8 @@ impl Key {
             // A secret in a public document is nobody's secret.
             _ => return None,
         };
-        let key = DecodingKey::from_jwk(&jwk).ok()?;
-        Some(Self { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, curve, key })
+        let public = DecodingKey::from_jwk(&jwk).ok()?;
+        Some(Self { id: jwk.common.key_id, algorithm: jwk.common.key_algorithm, curve, public })
     }
 
     /// Whether a token with this header could be signed with it. A token that names a key wants that one.
@@ -89,9 +89,9 @@ impl Key {
             Algorithm::ES256 => self.curve == Some(EllipticCurve::P256),
             Algorithm::ES384 => self.curve == Some(EllipticCurve::P384),
             Algorithm::EdDSA => self.curve == Some(EllipticCurve::Ed25519),
-            _ => self.key.family() == AlgorithmFamily::Rsa,
+            _ => self.public.family() == AlgorithmFamily::Rsa,
         };
-        named && stated && curve && self.key.family() == algorithm.family()
+        named && stated && curve && self.public.family() == algorithm.family()
     }
 }
 

@@ -129,7 +129,7 @@ fn settings() -> JwtSettings {
         audiences: vec![AUDIENCE.to_owned(), "docent".to_owned()],
         keys: KeySource::Url("https://login.example.com/jwks".parse().unwrap()),
         algorithms: JwtAlgorithm::WORDS.iter().map(|(_, a)| *a).collect(),
-        clock_skew: Duration::from_secs(60),
+        clock_skew: Duration::from_mins(1),
         subject_claim: "sub".to_owned(),
         scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
         roles_claim: "/realm_access/roles".to_owned(),
@@ -148,7 +148,8 @@ impl World {
     fn with(settings: JwtSettings, keys: &[Value], callers: Vec<CallerEntry>) -> Self {
         let document = Mutex::new(Ok(json!({ "keys": keys })));
         let published = Arc::new(Published { document, asked: AtomicUsize::new(0) });
-        let (clock, fetcher) = (Clock::manual(), Arc::<Published>::clone(&published) as Arc<dyn FetchKeys>);
+        let (clock, fetcher) = (Clock::manual(), Arc::<Published>::clone(&published));
+        let fetcher: Arc<dyn FetchKeys> = fetcher;
         let auth = Authenticator::jwt(callers, settings).connected(&fetcher, &clock, None);
         Self { published, clock, auth }
     }

@@ -102,6 +102,7 @@ fn line(change: &Change) -> String {
 
 /// What became of recorded calls.
 #[derive(Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the names of the JSON that is printed")]
 struct Replayed {
     /// Records of calls that were read.
     records: u64,
@@ -206,7 +207,7 @@ impl Replaying {
             }
             // What was not there is not there now either.
             Err(_) => {
-                (self.out.replayed, self.out.unchanged) = (self.out.replayed + 1, self.out.unchanged + 1)
+                (self.out.replayed, self.out.unchanged) = (self.out.replayed + 1, self.out.unchanged + 1);
             }
             Ok((after, _)) if after == before => {
                 (self.out.replayed, self.out.unchanged) = (self.out.replayed + 1, self.out.unchanged + 1);

@@ -58,7 +58,7 @@ impl Gateway {
             Completing::Resource(uri) => match view.templates().find(|(_, t)| *t.entry.uri == **uri) {
                 None => return OfferAnswer::NotFound,
                 Some((_, template)) => {
-                    let named = template.template.iter().flat_map(|t| t.variables());
+                    let named = template.template.iter().flat_map(crate::catalog::UriTemplate::variables);
                     if named.into_iter().any(|n| n == asked.argument) {
                         let upstream = match (&template.source, template.subject) {
                             (Source::Upstream(origin), Subject::Own(no)) => {

@@ -20,7 +20,7 @@ use crate::upstream::config::{BackingCall, PromptPart, Role};
 
 /// Messages of an upstream's prompt.
 const MESSAGES_MAX: usize = 200;
-/// Backticks of a fence at least (CommonMark §4.5).
+/// Backticks of a fence at least (`CommonMark` §4.5).
 const FENCE_MIN: usize = 3;
 
 impl Gateway {

@@ -27,9 +27,9 @@ async fn run(world: &World, ctx: &RequestContext, tool: &str, wait: u64, key: Op
     world.call_as(ctx, "docent_run_tool", arguments).await
 }
 
-fn running(answer: CallAnswer) -> Box<JobView> {
+fn running(answer: CallAnswer) -> JobView {
     match answer {
-        CallAnswer::Running(job) => job,
+        CallAnswer::Running(job) => *job,
         other => panic!("not a job: {other:?}"),
     }
 }
@@ -210,7 +210,7 @@ async fn a_lost_leader_takes_nothing_along_and_a_failure_is_not_replayed() {
         ann.cancel.cancel();
         assert_eq!(error(leads.await).code, ErrorCode::UnknownOutcome);
     }
-    let back = RequestContext { cancel: Default::default(), ..ann.clone() };
+    let back = RequestContext { cancel: tokio_util::sync::CancellationToken::default(), ..ann.clone() };
     let rejoined = run(&world, &back, "fake.write", 30, Some("k"));
     let (rejoined, ()) = tokio::join!(rejoined, async { let_go(&world, 1) });
     assert_eq!(structured(rejoined), json!({"call": 1}));
