@@ -121,7 +121,12 @@ fn every_limited_client_finds_describes_runs_and_reads_on() {
         assert_eq!(run["truncated"], true, "{kind:?}: {run}");
         let told = run["warnings"].to_string();
         let at = told.find("r_").unwrap_or_else(|| panic!("{kind:?}: {told}"));
-        let id: String = told[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let id: String = told
+            .clone()
+            .split_off(at)
+            .chars()
+            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .collect();
         let rest =
             client.call("docent_read_result", json!({"result_id": id, "path": "/items", "offset": 249}));
         assert_eq!(rest["value"], json!([{"n": "250"}]), "{kind:?}: {rest}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{TestHome, TestServer, rpc};
 use crate::wire_double::{header, request, with_meta};
 
-const PACK: &str = r##"
+const PACK: &str = r#"
 kind = "script"
 category = "shop"
 
@@ -81,7 +81,7 @@ resource = "shop://note"
 id = "guarded"
 tags = ["guarded"]
 text = "For guards."
-"##;
+"#;
 
 const SCRIPT: &str = r#"
 fn order(args, ctx) {
@@ -305,10 +305,10 @@ fn completion_proposes_what_the_caller_may_see() {
 #[test]
 fn lists_go_on_over_pages() {
     let home = home();
-    let many: String = (0..7)
+    let many: Vec<String> = (0..7)
         .map(|n| format!("[[resource]]\nuri = \"many://{n}\"\nname = \"n{n}\"\ntext = \"{n}\"\n[[prompt]]\nid = \"p{n}\"\ntext = \"{n}\"\n"))
         .collect();
-    home.write("scripts/many/upstream.toml", &format!("kind = \"script\"\n{many}"));
+    home.write("scripts/many/upstream.toml", &format!("kind = \"script\"\n{}", many.concat()));
     let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
     let main = main.replace("[\"shop\"]", "[\"many\", \"shop\"]");
     home.write("docent.toml", &format!("[server]\npage_size = 3\n{main}"));

@@ -99,7 +99,7 @@ fn cases() -> Vec<Value> {
 
 fn names(folder: &Path) -> BTreeSet<String> {
     let files = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
-    files.filter(|n| n.ends_with(".json")).collect()
+    files.filter(|n| Path::new(n).extension().is_some_and(|e| e == "json")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -240,6 +240,9 @@ fn exchange(stream: &mut TcpStream, message: &[u8], buffer: &mut [u8]) -> u128 {
     }
 }
 
+/// The parameters that ask for a target by name.
+type Ask = fn(&str) -> Value;
+
 #[test]
 fn time_tells_nothing_of_hidden_targets() {
     let home = home();
@@ -260,7 +263,7 @@ fn time_tells_nothing_of_hidden_targets() {
         )
         .into_bytes()
     };
-    let questions: [(&str, fn(&str) -> Value); 2] = [
+    let questions: [(&str, Ask); 2] = [
         ("tools/call", |n| json!({"name": format!("u.{n}"), "arguments": {}})),
         ("agents/get", |n| json!({ "name": n })),
     ];

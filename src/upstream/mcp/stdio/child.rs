@@ -224,25 +224,36 @@ impl Child {
     }
 }
 
+/// How long the rest of standard error is read after a program has ended; something that it left running may
+/// hold the pipe open for ever.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// The task of one child.
 async fn serve(child: Arc<Child>, mut group: Group, inbox: mpsc::Receiver<String>) {
     let (stdin, stdout, stderr) =
         (group.child.stdin.take(), group.child.stdout.take(), group.child.stderr.take());
-    let log = async {
-        log(&child, stderr).await;
+    let mut log = std::pin::pin!(log(&child, stderr));
+    let mut said_all = false;
+    let logging = async {
+        (&mut log).await;
+        said_all = true;
         std::future::pending::<()>().await;
     };
     tokio::select! {
         () = read(&child, stdout) => {}
         () = write(stdin, inbox) => {}
         () = child.stop.cancelled() => {}
-        () = log => {}
+        () = logging => {}
     }
     // The pipes are closed now, which asks a well-behaved server to end.
     if tokio::time::timeout(limits::KILL_GRACE, group.child.wait()).await.is_err() {
         tracing::debug!(upstream.id = %child.upstream, "the program did not end by itself");
     }
     group.end().await;
+    if !said_all {
+        // What it said before it ended may still be in the pipe, and is what an operator wants to read.
+        tokio::time::timeout(LAST_WORDS, log).await.ok();
+    }
     child.ended.cancel();
     child.fail_all();
 }
