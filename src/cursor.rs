@@ -26,6 +26,28 @@ pub const KEY_BYTES_MIN: usize = 32;
 /// A 32-byte digest of one thing that a token is bound to.
 pub type Digest = [u8; 32];
 
+/// Makes a digest of parts, each with its length before it, so that two lists of parts never look alike.
+#[derive(Debug, Default)]
+pub struct Parts(blake3::Hasher);
+
+impl Parts {
+    /// Parts whose digest is never that of parts made for another purpose.
+    pub fn of(purpose: &str) -> Self {
+        Self(blake3::Hasher::new_derive_key(purpose))
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, part: &[u8]) {
+        self.0.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+        self.0.update(part);
+    }
+
+    /// The digest of those added so far.
+    pub fn digest(&self) -> Digest {
+        *self.0.finalize().as_bytes()
+    }
+}
+
 /// Every bad token gives this one error: which part was wrong is nobody's business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the cursor is not valid (any more); start again without it")]

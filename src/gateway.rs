@@ -22,6 +22,7 @@ mod meta;
 mod offers;
 mod record;
 mod redact;
+mod references;
 mod results;
 mod savings;
 mod script;

@@ -2,10 +2,14 @@
 //!
 //! Every identifier is made by `parse` and is cheap to clone. Nothing here knows where a name came from.
 
+mod random;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use random::{hex, random, unique};
 
 /// Bytes of an identifier at most: the longest id seen among 22,742 real tools is 146 bytes.
 pub const ID_BYTES_MAX: usize = 200;
@@ -83,6 +87,11 @@ macro_rules! identifier {
             /// The identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// The identifier as shared text.
+            pub fn shared(&self) -> Arc<str> {
+                Arc::clone(&self.0)
             }
         }
 

@@ -216,22 +216,31 @@ pub fn canonical(value: &Value) -> Vec<u8> {
     out
 }
 
+/// The same of an object.
+pub fn canonical_object(object: &Object) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_object(object, &mut out);
+    out
+}
+
+fn write_object(map: &Object, out: &mut Vec<u8>) {
+    let mut keys: Vec<&String> = map.keys().collect();
+    keys.sort_unstable();
+    out.push(b'{');
+    for (i, key) in keys.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.extend(to_bytes(key));
+        out.push(b':');
+        write_canonical(map.get(key).unwrap_or(&Value::Null), out);
+    }
+    out.push(b'}');
+}
+
 fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
-        Value::Object(map) => {
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_unstable();
-            out.push(b'{');
-            for (i, key) in keys.into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                out.extend(to_bytes(key));
-                out.push(b':');
-                write_canonical(map.get(key).unwrap_or(&Value::Null), out);
-            }
-            out.push(b'}');
-        }
+        Value::Object(map) => write_object(map, out),
         Value::Array(items) => {
             out.push(b'[');
             for (i, item) in items.iter().enumerate() {
@@ -244,6 +253,16 @@ fn write_canonical(value: &Value, out: &mut Vec<u8>) {
         }
         scalar => out.extend(to_bytes(scalar)),
     }
+}
+
+/// A name as a token of a JSON Pointer (RFC 6901 §3).
+pub fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// The name that a token of a JSON Pointer stands for (RFC 6901 §4).
+pub fn pointer_name(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
 }
 
 /// The longest prefix of `text` that has at most `max` bytes and ends at a character boundary.
@@ -286,6 +305,13 @@ mod tests {
             canonical(&json!({"b": [2, 1], "a": {"y": 1, "x": 2}})),
             br#"{"a":{"x":2,"y":1},"b":[2,1]}"#
         );
+    }
+
+    #[test]
+    fn names_and_tokens_of_pointers_are_each_others_inverse() {
+        for (name, token) in [("a/b", "a~1b"), ("~1", "~01"), ("plain", "plain")] {
+            assert_eq!((pointer_token(name).as_str(), pointer_name(token).as_str()), (token, name));
+        }
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! One file on its way in: hashed and counted while it is written, so that nothing is ever held whole.
 
-use std::fmt::Write as _;
-
 use tokio::io::AsyncWriteExt as _;
 
 use super::blobs::Draft;
 use super::{FileError, FileLimits, FileMeta, Files, ID_BYTES};
+use crate::id;
 use crate::store::files::FileRow;
 
 /// An upload under way. Dropped before [`Upload::finish`], nothing of it stays.
@@ -64,14 +63,8 @@ impl Upload {
     }
 }
 
-/// 128 bits in hex.
+/// An id that nobody guesses, in hex.
 pub(super) fn random_id() -> std::io::Result<String> {
-    let mut bytes = [0u8; ID_BYTES];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    let mut id = String::with_capacity(2 * ID_BYTES);
-    for byte in bytes {
-        // Writing to memory cannot fail.
-        write!(id, "{byte:02x}").ok();
-    }
-    Ok(id)
+    let drawn = id::random::<ID_BYTES>().map_err(std::io::Error::other)?;
+    Ok(id::hex(&drawn))
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::call::{ErrorCode, ToolError};
 use crate::diagnostic::did_you_mean;
-use crate::json::{Object, cut};
+use crate::json::{self, Object, cut};
 use crate::schema::{SchemaProblem, SchemaText, Validators};
 
 /// Bytes of a pointer in an error: the caller's own key, but not a book of it.
@@ -77,7 +77,7 @@ fn sentence(problem: &SchemaProblem) -> String {
 
 /// A key as a JSON Pointer (RFC 6901 §3).
 fn pointer(key: &str) -> String {
-    format!("/{}", key.replace('~', "~0").replace('/', "~1"))
+    format!("/{}", json::pointer_token(key))
 }
 
 fn unknown_keys(schema: &Value, arguments: &Object) -> Vec<SchemaProblem> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Asking, ClientRequest, ToolError};
 use crate::catalog::Tool;
-use crate::cursor::{Binding, Digest};
+use crate::cursor::{Binding, Digest, Parts};
 use crate::json::{self, Object};
 
 use super::invoke::Decided;
@@ -170,18 +170,17 @@ pub(super) fn binding(
     arguments: &Object,
     question: &str,
 ) -> Binding<'static> {
-    let digest = |parts: [&[u8]; 2]| -> Digest {
-        let mut hash = blake3::Hasher::new();
-        for part in parts {
-            hash.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-            hash.update(part);
+    let digest = |both: [&[u8]; 2]| -> Digest {
+        let mut parts = Parts::default();
+        for part in both {
+            parts.add(part);
         }
-        *hash.finalize().as_bytes()
+        parts.digest()
     };
     Binding {
         purpose,
         class: digest([ctx.principal.subject.as_bytes(), b"caller"]),
-        question: digest([tool.id.as_str().as_bytes(), &json::canonical(&Value::Object(arguments.clone()))]),
+        question: digest([tool.id.as_str().as_bytes(), &json::canonical_object(arguments)]),
         state: digest([question.as_bytes(), b"question"]),
     }
 }

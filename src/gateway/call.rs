@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::audit::{Dedup, Via};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
 use crate::catalog::{Availability, Tool};
-use crate::id::{Generation, ToolNo};
+use crate::id::ToolNo;
 use crate::json::{JsonText, Object, cut};
 use crate::limits::{CALL_WAIT, TASK_WAIT};
-use crate::policy::{Decision, Permit, Reason, RuleRef};
+use crate::policy::{Decision, Permit, Reason};
 use crate::projection::{Fields, Projection, Shaped};
 use crate::snapshot::{MetaTool, Snapshot};
 
@@ -86,9 +86,6 @@ impl Gateway {
                 Ok(permitted) => permitted,
                 Err(answer) => return record.refused(*answer),
             };
-        if let Err(e) = self.ready_to_send(tool, &call, &files) {
-            return record.refused(e.into());
-        }
         // Asked before anything is sent: a policy that cannot say what to withhold stops the call.
         let withheld = match view.snapshot.policy.redactions(&ctx.principal, tool) {
             Ok(withheld) => withheld,
@@ -98,7 +95,7 @@ impl Gateway {
                 return record.refused(Self::refuse(ctx, tool, decision));
             }
         };
-        let (rule, is_outermost, asked) = (permit.rule().clone(), place.is_outermost(), place.asked());
+        let (is_outermost, asked) = (place.is_outermost(), place.asked());
         let hints = view.snapshot.plan(no).map(|plan| &plan.hints);
         let is_listed = hints.is_some_and(|h| h.dedup.is_some());
         let (caller, given) = (&ctx.principal.subject, call.request_key.as_deref());
@@ -107,8 +104,7 @@ impl Gateway {
             Ok(key) => key.filter(|_| is_outermost),
             Err(e) => return record.refused(e.into()),
         };
-        let mut decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), &withheld)
-        {
+        let mut decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), withheld) {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
@@ -118,7 +114,7 @@ impl Gateway {
         }
         let (projection, patience) = (decided.projection.clone(), call.wait);
         let becomes_job = decided.may_queue;
-        let work = Work { decided, no, arguments: call.arguments, withheld, confirmed, rule, place, record };
+        let work = Work { decided, no, arguments: call.arguments, confirmed, place, record };
         let came = match key {
             Some(key) => self.run_once(ctx, work, key, patience).await,
             None if becomes_job => self.run_or_hand_over(ctx, work, patience).await,
@@ -142,11 +138,12 @@ impl Gateway {
         place: &Reentry,
         decision: Decision,
     ) -> Result<(Permit, Option<Value>), Box<CallAnswer>> {
+        let ready = || self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()));
         match decision {
-            Decision::Permit(permit) => Ok((permit, None)),
+            Decision::Permit(permit) => ready().map(|()| (permit, None)),
             Decision::Confirm(asked) => {
                 // Nobody is asked about a call that cannot be made.
-                self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()))?;
+                ready()?;
                 let confirmed =
                     self.confirmed(ctx, view, (no, tool), call, (&asked, place.is_outermost()))?;
                 place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
@@ -176,7 +173,7 @@ impl Gateway {
         (no, tool): (ToolNo, &Tool),
         permit: Permit,
         (call, is_outermost): (&ToolCall, bool),
-        withheld: &[Arc<str>],
+        withheld: Vec<Arc<str>>,
     ) -> Result<Decided, ToolError> {
         let plan = view.snapshot.plan(no);
         let projection = plan.and_then(|p| p.projection.clone());
@@ -190,7 +187,7 @@ impl Gateway {
             lent: Arc::default(),
             projection,
             fields,
-            withheld: withheld.to_vec(),
+            withheld,
             permit,
             started,
             // What a script calls ends with the script; what a caller calls may outlive its patience.
@@ -240,27 +237,20 @@ impl Gateway {
     }
 
     /// The one event of a call. No argument, no result, no token is in it.
-    pub(super) fn tell(
-        &self,
-        ctx: &RequestContext,
-        generation: Generation,
-        tool: &Tool,
-        rule: &RuleRef,
-        started: std::time::Instant,
-        shaped: &Shaped,
-    ) {
+    pub(super) fn tell(&self, of: &Decided, shaped: &Shaped) {
+        let (ctx, tool) = (&of.ctx, &of.tool);
         let code = code_of(&shaped.outcome);
         if shaped.is_success() && shaped.bytes_in > 0 {
             self.savings().count(tool.id.as_str(), shaped.bytes_in, shaped.bytes_out);
         }
-        let duration = self.clock().now().saturating_duration_since(started);
+        let duration = self.clock().now().saturating_duration_since(of.started);
         tracing::debug!(
             tool.id = %tool.id,
             upstream.id = %tool.upstream,
             principal.id = %ctx.principal.subject,
             request.id = %ctx.correlation_id,
-            policy.rule = %rule,
-            snapshot.generation = generation.0,
+            policy.rule = %of.permit.rule(),
+            snapshot.generation = of.snapshot.generation.0,
             error.code = code,
             duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             bytes_in = shaped.bytes_in,

@@ -86,7 +86,7 @@ impl Gateway {
         call: &ToolCall,
         confirmation: &Confirmation,
     ) -> Asked {
-        let arguments = json::canonical(&Value::Object(call.arguments.clone()));
+        let arguments = json::canonical_object(&call.arguments);
         Asked {
             caller: Arc::clone(&ctx.principal.subject),
             tool: tool.id.clone(),
@@ -130,7 +130,7 @@ impl Gateway {
                 tracing::info!(
                     tool.id = %tool.id,
                     principal.id = %asked.caller,
-                    policy.rule = format!("{}:{}", asked.rule.file, asked.rule.line),
+                    policy.rule = %asked.rule,
                     "a call was confirmed by its client"
                 );
                 Ok(())

@@ -11,13 +11,13 @@ use base64::Engine as _;
 use crate::call::{ErrorCode, ToolError};
 use crate::catalog::Tool;
 use crate::files::{FileError, FileMeta, Lent};
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::limits;
 use crate::upstream::config::KindConfig;
 
 use super::files::file_failure;
 use super::view::View;
-use super::{Gateway, RequestContext};
+use super::{Gateway, RequestContext, references};
 
 /// The key of an argument that stands for a file.
 const REFERENCE: &str = "$file";
@@ -36,10 +36,7 @@ impl Gateway {
         ctx: &RequestContext,
         arguments: &Object,
     ) -> Result<Vec<FileArgument>, ToolError> {
-        let mut found = Vec::new();
-        for (key, value) in arguments {
-            references(value, format!("/{}", escaped(key)), 0, &mut found);
-        }
+        let found = references::find(arguments, limits::FILE_REFERENCES_MAX, reference);
         let mut out = Vec::with_capacity(found.len());
         for (place, id) in found {
             let refuse =
@@ -144,39 +141,16 @@ fn put(whole: &mut Value, place: &str, value: Value) {
 /// The schema of a place, through properties and items.
 fn place_of<'a>(schema: &'a Value, place: &str) -> Option<&'a Value> {
     place.split('/').skip(1).try_fold(schema, |at, key| {
-        let key = key.replace("~1", "/").replace("~0", "~");
+        let key = json::pointer_name(key);
         at.get("properties").and_then(|p| p.get(&key)).or_else(|| at.get("items"))
     })
 }
 
-fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-/// The places of references with their ids; `None` for what looks like one and is none.
-fn references(value: &Value, place: String, depth: usize, found: &mut Vec<(String, Option<String>)>) {
-    if depth > limits::JSON_DEPTH_MAX || found.len() > limits::FILE_REFERENCES_MAX {
-        return;
-    }
-    match value {
-        Value::Object(map) => match map.get(REFERENCE) {
-            Some(id) => {
-                let id = id.as_str().filter(|_| map.len() == 1).map(str::to_owned);
-                found.push((place, id));
-            }
-            None => {
-                for (key, value) in map {
-                    references(value, format!("{place}/{}", escaped(key)), depth + 1, found);
-                }
-            }
-        },
-        Value::Array(items) => {
-            for (at, value) in items.iter().enumerate() {
-                references(value, format!("{place}/{at}"), depth + 1, found);
-            }
-        }
-        _ => {}
-    }
+/// The id in a reference; `Some(None)` for what looks like one and is none.
+#[expect(clippy::option_option, reason = "no reference, a bad one, a good one")]
+fn reference(map: &Object) -> Option<Option<String>> {
+    let id = map.get(REFERENCE)?;
+    Some(id.as_str().filter(|_| map.len() == 1).map(str::to_owned))
 }
 
 #[cfg(test)]
@@ -186,8 +160,7 @@ mod tests {
     #[test]
     fn references_are_found_and_what_only_looks_like_one_is_told() {
         let value = json!({"a/b": {"$file": "x"}, "list": [{"$file": "y"}, {"$file": "z", "more": 1}], "n": {"$file": 7}});
-        let mut found = Vec::new();
-        references(&value, String::new(), 0, &mut found);
+        let found = references::find(value.as_object().unwrap(), 10, reference);
         let some = |t: &str| Some(t.to_owned());
         let expected = [("/a~1b", some("x")), ("/list/0", some("y")), ("/list/1", None), ("/n", None)];
         assert_eq!(found, expected.map(|(p, id)| (p.to_owned(), id)));

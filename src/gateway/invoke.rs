@@ -69,7 +69,7 @@ impl Decided {
             claims: Arc::clone(&self.ctx.principal.claims),
             now_ms: gateway.clock().unix_ms(),
             correlation_id: Arc::clone(&self.ctx.correlation_id),
-            tool: Arc::from(self.tool.id.as_str()),
+            tool: self.tool.id.shared(),
             fields: self.fields.clone(),
             keeping,
         }
@@ -207,7 +207,7 @@ impl Decided {
     }
 
     /// The whole way of a permitted call: request, upstream, shape.
-    pub(super) async fn carry_out(self, gateway: &Gateway, arguments: Object, depth: Reentry) -> Shaped {
+    pub(super) async fn carry_out(&self, gateway: &Gateway, arguments: Object, depth: Reentry) -> Shaped {
         let facts = self.facts(gateway, &depth);
         match self.projection.clone() {
             Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
@@ -253,7 +253,7 @@ impl Decided {
     }
 
     async fn run_script(
-        self,
+        &self,
         gateway: &Gateway,
         projection: Arc<Projection>,
         arguments: Object,
@@ -264,7 +264,7 @@ impl Decided {
         let of = Failed { waited_ms: 0, ..self.failed(gateway) };
         let busy = failure::too_busy(of);
         let kept = if self.ctx.negotiated.can_be_asked() { arguments.clone() } else { Object::new() };
-        let Ok(calls) = depth.calls(gateway.clone(), self, kept) else { return failed(busy) };
+        let Ok(calls) = depth.calls(gateway.clone(), self.clone(), kept) else { return failed(busy) };
         let run = move || projection.run(&arguments, &facts, &calls, &budget);
         off_the_workers(run).await.unwrap_or_else(failed)
     }

@@ -99,7 +99,7 @@ impl OfferView {
                     tracing::error!(
                         offer.id = name,
                         principal.id = %ctx.principal.subject,
-                        policy.rule = %format!("{}:{}", rule.file, rule.line),
+                        policy.rule = %rule,
                         error = %detail,
                         "a policy could not be evaluated"
                     );

@@ -74,21 +74,16 @@ impl Record {
     /// The tool that was meant.
     pub(super) fn tool(&mut self, tool: &Tool) {
         self.edit(|e| {
-            e.tool = Arc::from(tool.id.as_str());
-            e.upstream = Some(Arc::from(tool.upstream.as_str()));
+            (e.tool, e.upstream) = (tool.id.shared(), Some(tool.upstream.shared()));
         });
     }
 
     /// What policy said.
     pub(super) fn decided(&mut self, decision: &Decision) {
         self.edit(|e| {
-            (e.decision, e.rule) = match decision {
-                Decision::Permit(permit) => ("permit", permit.rule().clone()),
-                Decision::Deny { reason: Reason::Hidden, rule } => ("unknown", rule.clone()),
-                Decision::Deny { rule, .. } => ("deny", rule.clone()),
-                Decision::Challenge(challenge) => ("challenge", challenge.rule.clone()),
-                Decision::Confirm(asked) => ("confirm", asked.rule.clone()),
-            };
+            let is_hidden = matches!(decision, Decision::Deny { reason: Reason::Hidden, .. });
+            e.decision = if is_hidden { "unknown" } else { decision.word() };
+            e.rule = decision.rule().clone();
         });
     }
 

@@ -103,9 +103,7 @@ impl<'a> Rule<'a> {
     fn parse(text: &'a str) -> Self {
         match text.strip_prefix('/') {
             None => Self::Name(text),
-            Some(rest) => {
-                Self::Pointer(rest.split('/').map(|s| s.replace("~1", "/").replace("~0", "~")).collect())
-            }
+            Some(rest) => Self::Pointer(rest.split('/').map(json::pointer_name).collect()),
         }
     }
 

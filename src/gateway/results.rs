@@ -3,7 +3,6 @@
 //! Another caller's result, one of a tool that the caller no longer sees and one that never was are the same
 //! answer. What a policy withholds now is withheld from a part that is read now.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::call::{ErrorCode, ToolError, ToolResult};
 use crate::catalog::Tool;
+use crate::id;
 use crate::json::{self, JsonText, Object};
 use crate::limits;
 use crate::policy::Principal;
@@ -22,7 +22,7 @@ use crate::store::results::{ResultRoom, ResultRow};
 
 use super::meta::args;
 use super::view::View;
-use super::{Gateway, failure, redact};
+use super::{Gateway, failure, redact, references};
 
 /// The key of an argument that stands for a kept result, or a part of it.
 const REFERENCE: &str = "$result";
@@ -37,16 +37,9 @@ pub(super) fn keeping(server: &str, budgets: &Budgets) -> Option<Keeping> {
     (budgets.kept_bytes > 0).then(|| Keeping::new(reader(), budgets.kept_bytes, budgets.kept, mint))
 }
 
-/// An id that nobody guesses.
+/// An id that nobody guesses. It is no secret: another caller's id opens nothing.
 fn mint() -> Arc<str> {
-    let mut random = [0u8; 16];
-    if getrandom::fill(&mut random).is_err() {
-        // Ids are no secrets: another caller's id opens nothing. They only must not repeat.
-        for (at, chunk) in random.chunks_mut(8).enumerate() {
-            chunk.copy_from_slice(&RandomState::new().hash_one(at).to_le_bytes());
-        }
-    }
-    Arc::from(format!("r_{}", blake3::Hash::from_bytes(blake3::hash(&random).into()).to_hex().split_at(32).0))
+    Arc::from(format!("r_{}", id::hex(&id::unique::<16>())))
 }
 
 #[derive(Serialize)]
@@ -186,10 +179,7 @@ impl Gateway {
         who: &Principal,
         arguments: &mut Object,
     ) -> Result<(), ToolError> {
-        let mut found = Vec::new();
-        for (key, value) in arguments.iter() {
-            references(value, &format!("/{}", escaped(key)), 0, &mut found);
-        }
+        let mut found = references::find(arguments, limits::RESULT_REFERENCES_MAX, reference);
         if found.is_empty() {
             return Ok(());
         }
@@ -199,11 +189,11 @@ impl Gateway {
                 found.len(),
                 limits::RESULT_REFERENCES_MAX
             );
-            return Err(ToolError::new(ErrorCode::InvalidArgument, message).field(found.swap_remove(0)));
+            return Err(ToolError::new(ErrorCode::InvalidArgument, message).field(found.swap_remove(0).0));
         }
         let mut whole = Value::Object(std::mem::take(arguments));
         let mut room = limits::REQUEST_BODY_BYTES_MAX.saturating_sub(json::encoded_len(&whole));
-        for place in found {
+        for (place, ()) in found {
             let Some(slot) = whole.pointer_mut(&place) else { continue };
             let value = self.resolved(view, who, slot, &mut room).await.map_err(|e| at_place(e, &place))?;
             *slot = value;
@@ -250,6 +240,11 @@ impl Gateway {
         json::parse(text.as_bytes(), limits::REQUEST_BODY_BYTES_MAX)
             .or_else(|e| invalid(format!("It cannot be an argument: {e}.")))
     }
+}
+
+/// Whether an object stands for a kept result.
+fn reference(map: &Object) -> Option<()> {
+    (map.contains_key(REFERENCE) && map.keys().all(|k| k == REFERENCE || k == "path")).then_some(())
 }
 
 /// A reference that fails names the argument in which it stands.
@@ -304,35 +299,6 @@ fn redacted(json: JsonText, withheld: &[Arc<str>]) -> JsonText {
     result.structured.unwrap_or_else(|| JsonText::of(&Value::Null))
 }
 
-fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-/// The places of references, as JSON Pointers.
-fn references(value: &Value, place: &str, depth: usize, found: &mut Vec<String>) {
-    if depth > limits::JSON_DEPTH_MAX || found.len() > limits::RESULT_REFERENCES_MAX {
-        return;
-    }
-    match value {
-        Value::Object(map)
-            if map.contains_key(REFERENCE) && map.keys().all(|k| k == REFERENCE || k == "path") =>
-        {
-            found.push(place.to_owned());
-        }
-        Value::Object(map) => {
-            for (key, value) in map {
-                references(value, &format!("{place}/{}", escaped(key)), depth + 1, found);
-            }
-        }
-        Value::Array(items) => {
-            for (at, value) in items.iter().enumerate() {
-                references(value, &format!("{place}/{at}"), depth + 1, found);
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,9 +306,8 @@ mod tests {
     #[test]
     fn references_are_found_wherever_they_stand() {
         let value = json!({"a/b": [1, {"$result": "r", "path": "/x"}], "c": {"$result": "r", "else": 1}, "d": {"e": {"$result": 7}}});
-        let mut found = Vec::new();
-        references(&value, "", 0, &mut found);
-        assert_eq!(found, ["/a~1b/1", "/d/e"]);
+        let found = references::find(value.as_object().unwrap(), 10, reference);
+        assert_eq!(found, ["/a~1b/1", "/d/e"].map(|place| (place.to_owned(), ())));
     }
 
     #[test]

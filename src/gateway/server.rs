@@ -1,6 +1,5 @@
 //! The gateway itself: the handles that the use cases share.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -11,7 +10,7 @@ use crate::call::{ToolError, ToolOutcome};
 use crate::clock::Clock;
 use crate::cursor::CursorKey;
 use crate::files::Files;
-use crate::id::Generation;
+use crate::id::{self, Generation};
 use crate::jobs::{Job, Jobs};
 use crate::policy::DiscoveryMode;
 use crate::schema::{SchemaText, Validators};
@@ -238,15 +237,10 @@ impl Gateway {
 }
 
 fn random_key() -> CursorKey {
-    let mut material = [0; 32];
-    if let Err(e) = getrandom::fill(&mut material) {
-        // Without the system's randomness std's own is the best there is; tokens end with the process.
+    let material = id::random::<32>().unwrap_or_else(|e| {
         tracing::error!(error = %e, "the system gives no random bytes; page tokens are weaker");
-        for (at, chunk) in material.chunks_mut(8).enumerate() {
-            let random = RandomState::new().hash_one(at).to_le_bytes();
-            chunk.iter_mut().zip(random).for_each(|(to, from)| *to = from);
-        }
-    }
+        id::unique()
+    });
     CursorKey::new(&material)
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::call::ToolOutcome;
 use crate::catalog::Tool;
-use crate::cursor::Digest;
-use crate::id::ToolId;
+use crate::cursor::{Digest, Parts};
+use crate::id::{self, ToolId};
 use crate::policy::Principal;
 use crate::search::{UsageRecord, UsageView};
 use crate::snapshot::Snapshot;
@@ -106,8 +106,7 @@ impl Gateway {
         if !succeeded || !snapshot.index.learns() {
             return;
         }
-        let now = self.clock().unix_ms();
-        let records = self.usage().taught(caller_of(ctx), tool, now);
+        let records = self.usage().taught(ctx, tool, self.clock().unix_ms());
         if records.is_empty() {
             return;
         }
@@ -178,8 +177,12 @@ impl Usage {
     }
 
     /// What a successful run of a tool teaches: the last search led to it, those before it were rephrased.
-    fn taught(&self, caller: Digest, tool: &Tool, now_ms: u64) -> Vec<UsageRecord> {
-        let Some(searches) = lock(&self.waiting).remove(&caller) else { return Vec::new() };
+    fn taught(&self, ctx: &RequestContext, tool: &Tool, now_ms: u64) -> Vec<UsageRecord> {
+        let mut waiting = lock(&self.waiting);
+        // Most calls follow no search: then it need not be worked out whose call this is.
+        let found = if waiting.is_empty() { None } else { waiting.remove(&caller_of(ctx)) };
+        drop(waiting);
+        let Some(searches) = found else { return Vec::new() };
         let window = u64::try_from(WINDOW.as_millis()).unwrap_or(u64::MAX);
         let fresh = searches.into_iter().rev().filter(|s| now_ms.saturating_sub(s.at_ms) <= window);
         let record = |(place, search): (usize, Search)| UsageRecord {
@@ -205,16 +208,12 @@ impl Usage {
 
 /// Callers of one tenant who hold the same scopes and tier: they may use the same tools.
 fn scope_of(principal: &Principal) -> Arc<str> {
-    let mut hasher = blake3::Hasher::new_derive_key("docent 2026 usage scope");
-    let mut part = |text: &str| {
-        hasher.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(text.as_bytes());
-    };
+    let mut parts = Parts::of("docent 2026 usage scope");
     let tenant = TENANT_CLAIMS.iter().find_map(|claim| principal.claims.get(*claim));
-    part(&tenant.map(ToString::to_string).unwrap_or_default());
-    part(principal.tier.as_deref().unwrap_or(""));
-    principal.scopes.iter().for_each(|scope| part(scope.as_str()));
-    let hash = hasher.finalize().to_hex();
+    parts.add(tenant.map(ToString::to_string).unwrap_or_default().as_bytes());
+    parts.add(principal.tier.as_deref().unwrap_or("").as_bytes());
+    principal.scopes.iter().for_each(|scope| parts.add(scope.as_str().as_bytes()));
+    let hash = id::hex(&parts.digest());
     Arc::from(hash.get(..32).unwrap_or_default())
 }
 

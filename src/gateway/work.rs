@@ -12,11 +12,11 @@ use serde_json::Value;
 use crate::audit::Dedup;
 use crate::cache::{Entry, ReplayKey};
 use crate::call::{ErrorCode, ToolError, ToolOutcome, ToolResult};
+use crate::cursor::Parts;
 use crate::id::ToolNo;
 use crate::jobs::{Claimed, Job, JobView, Progress, Replay};
 use crate::json::{self, JsonText, Object};
 use crate::limits::{REJOIN_TIME, REPLAY_WINDOW};
-use crate::policy::RuleRef;
 use crate::upstream::ProgressSink;
 
 use super::call::{add_meta, note_created};
@@ -34,11 +34,8 @@ pub(super) struct Work {
     pub(super) decided: Decided,
     pub(super) no: ToolNo,
     pub(super) arguments: Object,
-    /// Fields that policy withholds of the result.
-    pub(super) withheld: Vec<Arc<str>>,
     /// What the result says of a person's confirmation.
     pub(super) confirmed: Option<Value>,
-    pub(super) rule: RuleRef,
     pub(super) place: Reentry,
     pub(super) record: Record,
 }
@@ -67,32 +64,31 @@ impl Came {
 impl Work {
     /// Carries it out.
     pub(super) async fn run(self, gateway: Gateway) -> ToolOutcome {
-        let Self { decided, no, arguments, withheld, confirmed, rule, place, mut record } = self;
-        let (tool, ctx, job) = (decided.tool.clone(), decided.ctx.clone(), decided.job.clone());
+        let Self { decided, no, arguments, confirmed, place, mut record } = self;
         let is_outermost = place.is_outermost();
         let asked = is_outermost.then(|| place.asked());
-        let (snapshot, started) = (Arc::clone(&decided.snapshot), decided.started);
         let mut shaped = Box::pin(decided.carry_out(&gateway, arguments, place)).await;
         if let Some((asked, answer)) = asked.and_then(|asked| asked.take().map(|answer| (asked, answer))) {
             // The script waits for its client, so nothing has come of the call yet; its maker takes the question.
             asked.put(record.refused(answer));
             return shaped.outcome;
         }
+        let Decided { snapshot, ctx, tool, withheld, job, .. } = &decided;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
-            note_created(&ctx, &snapshot, no, result);
-            gateway.withhold(&tool, result, &withheld);
+            note_created(ctx, snapshot, no, result);
+            gateway.withhold(tool, result, withheld);
             add_meta(result, confirmed);
         }
         if let Some(kept) = shaped.kept.take() {
-            gateway.keep(&snapshot.settings.budgets, &ctx.principal, &tool, kept, &withheld).await;
+            gateway.keep(&snapshot.settings.budgets, &ctx.principal, tool, kept, withheld).await;
         }
-        gateway.tell(&ctx, snapshot.generation, &tool, &rule, started, &shaped);
-        if let Some(job) = job.filter(|j| j.is_shown()) {
+        gateway.tell(&decided, &shaped);
+        if let Some(job) = job.as_ref().filter(|j| j.is_shown()) {
             record.job(&job.id, false);
         }
         record.ended(&shaped);
         if is_outermost {
-            gateway.ran(&ctx, &snapshot, &tool, &shaped.outcome).await;
+            gateway.ran(ctx, snapshot, tool, &shaped.outcome).await;
         }
         shaped.outcome
     }
@@ -112,7 +108,7 @@ impl Gateway {
     fn new_job(&self, work: &Work) -> Arc<Job> {
         let tool = &work.decided.tool;
         let caller = &work.decided.ctx.principal.subject;
-        Job::new(caller, tool.id.as_str(), tool.annotations.is_read_only(), self.clock().unix_ms())
+        Job::new(caller, &tool.id, tool.annotations.is_read_only(), self.clock().unix_ms())
     }
 
     /// Runs a call in place; when `patience` ends before it does, it goes on as a job.
@@ -386,23 +382,18 @@ pub(super) fn replay_key(
         )
         .field("/request_key"));
     }
-    let args = *blake3::hash(&json::canonical(&Value::Object(arguments.clone()))).as_bytes();
-    let mut hasher = blake3::Hasher::new_derive_key("docent replay key 1");
-    let mut part = |bytes: &[u8]| {
-        hasher.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(bytes);
-    };
-    part(caller.as_bytes());
-    part(tool.as_bytes());
+    let args = *blake3::hash(&json::canonical_object(arguments)).as_bytes();
+    let mut parts = Parts::of("docent replay key 1");
+    parts.add(caller.as_bytes());
+    parts.add(tool.as_bytes());
     match request_key {
-        Some(key) => part(key.as_bytes()),
+        Some(key) => parts.add(key.as_bytes()),
         None => {
-            part(b"");
-            part(&args);
+            parts.add(b"");
+            parts.add(&args);
         }
     }
-    let digest = *hasher.finalize().as_bytes();
-    Ok(Some((ReplayKey { caller: Arc::clone(caller), digest }, args)))
+    Ok(Some((ReplayKey { caller: Arc::clone(caller), digest: parts.digest() }, args)))
 }
 
 #[cfg(test)]

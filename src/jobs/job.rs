@@ -1,6 +1,5 @@
 //! One job: what it is, how far it is, what came of it, and those who wait for it.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use tokio::sync::futures::Notified;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{ErrorCode, ToolOutcome};
+use crate::id::{self, ToolId};
 
 /// Between two rounds of telling those who wait how far a job is: an upstream may report every byte.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(25);
@@ -139,11 +139,11 @@ struct State {
 
 impl Job {
     /// A job that begins now.
-    pub fn new(caller: &Arc<str>, tool: &str, read_only: bool, now_ms: u64) -> Arc<Self> {
+    pub fn new(caller: &Arc<str>, tool: &ToolId, read_only: bool, now_ms: u64) -> Arc<Self> {
         Arc::new(Self {
-            id: fresh_id(),
+            id: Arc::from(format!("job_{}", id::hex(&id::unique::<ID_BYTES>()))),
             caller: Arc::clone(caller),
-            tool: Arc::from(tool),
+            tool: tool.shared(),
             read_only,
             created_ms: now_ms,
             cancel: CancellationToken::new(),
@@ -338,20 +338,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn fresh_id() -> Arc<str> {
-    let mut random = [0u8; ID_BYTES];
-    if getrandom::fill(&mut random).is_err() {
-        // Ownership is checked at every use: an id that can be guessed opens nothing.
-        tracing::error!("the system gives no random bytes");
-    }
-    let mut id = String::with_capacity(4 + 2 * ID_BYTES);
-    id.push_str("job_");
-    for byte in random {
-        write!(id, "{byte:02x}").ok();
-    }
-    Arc::from(id)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,7 +345,7 @@ mod tests {
     use crate::clock::Clock;
 
     fn job() -> Arc<Job> {
-        Job::new(&Arc::from("ann"), "u.t", false, 1)
+        Job::new(&Arc::from("ann"), &ToolId::parse("u.t").unwrap(), false, 1)
     }
 
     fn done() -> ToolOutcome {

@@ -15,11 +15,6 @@ use crate::gateway::{AgentAnswer, AgentDetails};
 use crate::snapshot::ModelHint;
 
 #[derive(Deserialize)]
-struct ListParams {
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct GetParams {
     name: String,
 }
@@ -42,16 +37,11 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Result<Bytes, RpcError> {
-        let cursor = params.read::<ListParams>()?.cursor;
-        let page = self
-            .service
-            .list_agents(&exchange.ctx, cursor.as_deref())
-            .map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let cursor = params.cursor()?;
+        let page = self.service.list_agents(&exchange.ctx, cursor.as_deref())?;
         let mut writer = ResultWriter::new(id, 256 * (page.agents.len() + 1));
         writer.put("agents", &page.agents);
-        if let Some(next) = &page.next_cursor {
-            writer.put("nextCursor", next);
-        }
+        writer.put_next(page.next_cursor.as_deref());
         put_frame(&mut writer, exchange, page.ttl_ms);
         Ok(writer.finish(exchange.revision, None, &self.server_info()))
     }

@@ -47,6 +47,13 @@ impl ResultWriter {
         write_json(self.member(name), value);
     }
 
+    /// Writes where a list goes on, if it does.
+    pub(super) fn put_next(&mut self, cursor: Option<&str>) {
+        if let Some(cursor) = cursor {
+            self.put("nextCursor", cursor);
+        }
+    }
+
     /// Starts an object that stands alone or inside of another one.
     pub(super) fn bare() -> Self {
         Self { buffer: b"{".to_vec(), empty: true }

@@ -90,6 +90,15 @@ impl Params {
         json::parse_as(raw.as_bytes(), raw.len()).ok()
     }
 
+    /// The page of a list that is asked for.
+    pub(super) fn cursor(&self) -> Result<Option<String>, RpcError> {
+        #[derive(Deserialize)]
+        struct ListParams {
+            cursor: Option<String>,
+        }
+        Ok(self.read::<ListParams>()?.cursor)
+    }
+
     /// Reads them as `T`. The message of a mismatch names the member, never its value.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         let bytes = self.as_str().as_bytes();

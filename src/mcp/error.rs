@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::revision::Revision;
 use crate::call::Asking;
+use crate::gateway::ListError;
 
 /// The bytes are not JSON (JSON-RPC 2.0 §5.1).
 pub(super) const PARSE_ERROR: i32 = -32700;
@@ -45,6 +46,12 @@ pub(super) struct RpcError {
     /// Whether the envelope itself was at fault, not what it asks for: answered 400 on HTTP.
     #[serde(skip)]
     pub malformed: bool,
+}
+
+impl From<ListError> for RpcError {
+    fn from(error: ListError) -> Self {
+        Self::invalid_params(error.to_string())
+    }
 }
 
 impl RpcError {

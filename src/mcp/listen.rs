@@ -162,18 +162,26 @@ impl Mcp {
                     }
                 }
             }
-            tokio::select! {
-                () = sender.closed() => break,
-                () = session.ended.cancelled() => break,
-                () = self.drain.cancelled() => break,
-                changed = changes.changed() => if changed.is_err() { break },
-                told = subscriptions::next(&mut news) => {
-                    if !session.is_newest_stream(number) {
-                        continue;
-                    }
-                    for params in session.subscriptions.told(&*self.service, &exchange.ctx, told) {
-                        if sender.send(notification(UPDATED, &params)).await.is_err() {
+            // News of watched resources changes no list: the lists are looked at again for what announces them.
+            loop {
+                tokio::select! {
+                    () = sender.closed() => break 'open,
+                    () = session.ended.cancelled() => break 'open,
+                    () = self.drain.cancelled() => break 'open,
+                    changed = changes.changed() => {
+                        if changed.is_err() {
                             break 'open;
+                        }
+                        break;
+                    }
+                    told = subscriptions::next(&mut news) => {
+                        if !session.is_newest_stream(number) {
+                            continue;
+                        }
+                        for params in session.subscriptions.told(&*self.service, &exchange.ctx, told) {
+                            if sender.send(notification(UPDATED, &params)).await.is_err() {
+                                break 'open;
+                            }
                         }
                     }
                 }

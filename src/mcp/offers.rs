@@ -18,11 +18,6 @@ use crate::catalog::{PromptEntry, ResourceEntry};
 use crate::gateway::{Completing, Completion, Gateway, OfferAnswer};
 
 #[derive(Deserialize)]
-struct ListParams {
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct ReadParams {
     uri: String,
 }
@@ -148,7 +143,7 @@ impl Mcp {
         method: Method,
         params: &Params,
     ) -> Result<Bytes, RpcError> {
-        let cursor = params.read::<ListParams>()?.cursor;
+        let cursor = params.cursor()?;
         let (page, member, key) = match method {
             Method::ListResources => {
                 (gateway.list_resources(&exchange.ctx, cursor.as_deref()).await, "resources", "uri")
@@ -158,7 +153,7 @@ impl Mcp {
                 (page, "resourceTemplates", "uriTemplate")
             }
         };
-        let page = page.map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let page = page?;
         let mut writer = ResultWriter::new(id, page.resources.len() * 256);
         let list: Vec<Value> =
             page.resources.iter().map(|entry| resource(entry, key, exchange.revision)).collect();
@@ -167,9 +162,7 @@ impl Mcp {
     }
 
     fn end_list(&self, mut writer: ResultWriter, exchange: &Exchange, next: Option<&str>) -> Bytes {
-        if let Some(next) = next {
-            writer.put("nextCursor", next);
-        }
+        writer.put_next(next);
         put_caching(&mut writer, exchange.revision);
         self.finish(writer, exchange)
     }
@@ -181,10 +174,8 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Result<Bytes, RpcError> {
-        let cursor = params.read::<ListParams>()?.cursor;
-        let page = gateway
-            .list_prompts(&exchange.ctx, cursor.as_deref())
-            .map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let cursor = params.cursor()?;
+        let page = gateway.list_prompts(&exchange.ctx, cursor.as_deref())?;
         let mut writer = ResultWriter::new(id, page.prompts.len() * 256);
         let list: Vec<Value> = page.prompts.iter().map(|entry| prompt(entry, exchange.revision)).collect();
         writer.put("prompts", &list);

@@ -4,7 +4,6 @@
 //! caller answers as one that does not exist.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +18,7 @@ use super::subscriptions::Subscriptions;
 use super::topics::{Seen, Topic};
 use crate::clock::Clock;
 use crate::gateway::{Negotiated, Surface};
+use crate::id;
 use crate::limits::{SESSION_IDLE, SESSIONS_MAX, SESSIONS_PER_CALLER_MAX};
 use crate::policy::ClientFacts;
 
@@ -263,12 +263,7 @@ impl Sessions {
         (client, negotiated): (ClientFacts, Negotiated),
         seen: Seen,
     ) -> Option<Arc<Session>> {
-        let mut random = [0u8; ID_BYTES];
-        getrandom::fill(&mut random).ok()?;
-        let mut id = String::with_capacity(2 * ID_BYTES);
-        for byte in random {
-            write!(id, "{byte:02x}").ok();
-        }
+        let id = id::hex(&id::random::<ID_BYTES>().ok()?);
         let now = self.now_ms();
         let mut table = self.table();
         table.make_room(subject);

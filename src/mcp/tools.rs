@@ -26,11 +26,6 @@ use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 /// Rounds of questions of one call: a script may ask for one thing after the other, but not without end.
 const ASK_ROUNDS_MAX: usize = 8;
 
-#[derive(Deserialize)]
-struct ListParams {
-    cursor: Option<String>,
-}
-
 /// What a call must have, for telling what is wrong with one.
 #[derive(Deserialize)]
 struct CallParams {
@@ -94,17 +89,12 @@ impl Mcp {
         id: &RequestId,
         params: &Params,
     ) -> Result<Bytes, RpcError> {
-        let cursor = params.read::<ListParams>()?.cursor;
-        let page = self
-            .service
-            .list_tools(&exchange.ctx, cursor.as_deref())
-            .map_err(|e| RpcError::invalid_params(e.to_string()))?;
+        let cursor = params.cursor()?;
+        let page = self.service.list_tools(&exchange.ctx, cursor.as_deref())?;
         let bytes = page.tools.iter().map(|t| t.description.len() + t.input_schema.len() + 256).sum();
         let mut writer = ResultWriter::new(id, bytes);
         self.entries.write(writer.member("tools"), exchange.revision, &page);
-        if let Some(next) = &page.next_cursor {
-            writer.put("nextCursor", next);
-        }
+        writer.put_next(page.next_cursor.as_deref());
         put_caching(&mut writer, exchange.revision);
         Ok(writer.finish(exchange.revision, None, &self.server_info()))
     }

@@ -72,16 +72,14 @@ struct Said {
 impl Side<'_> {
     fn said(&self, who: &Principal, no: ToolNo, standing: Option<Standing>) -> Said {
         let decision = self.policy.decide(self.catalog, who, no, None);
-        let word = word_of(standing);
-        match decision {
-            Decision::Permit(permit) => Said { word, rule: permit.rule().clone(), detail: String::new() },
-            Decision::Deny { rule, .. } => Said { word, rule, detail: String::new() },
-            Decision::Challenge(c) => Said { word, rule: c.rule, detail: list(&c.scopes) },
+        let detail = match &decision {
+            Decision::Permit(_) | Decision::Deny { .. } => String::new(),
+            Decision::Challenge(c) => list(&c.scopes),
             Decision::Confirm(c) => {
-                let by = if c.by_client { " (by the client too)" } else { "" };
-                Said { word, rule: c.rule, detail: format!("{}{by}", c.question) }
+                format!("{}{}", c.question, if c.by_client { " (by the client too)" } else { "" })
             }
-        }
+        };
+        Said { word: word_of(standing), rule: decision.rule().clone(), detail }
     }
 }
 
@@ -171,21 +169,16 @@ impl PolicySet {
         arguments: Option<&Object>,
     ) -> Option<(&'static str, RuleRef)> {
         if !self.roster(catalog, who).visible.contains(no) {
-            let rule = match self.decide(catalog, who, no, None) {
-                Decision::Deny { rule, .. } => rule,
-                _ => super::ballot::nowhere(),
-            };
+            let decision = self.decide(catalog, who, no, None);
+            let is_refusal = matches!(decision, Decision::Deny { .. });
+            let rule = if is_refusal { decision.rule().clone() } else { super::ballot::nowhere() };
             return Some(("deny", rule));
         }
         if arguments.is_none() && self.asks_for_arguments(catalog, who, no) {
             return None;
         }
-        Some(match self.decide(catalog, who, no, arguments) {
-            Decision::Permit(permit) => ("permit", permit.rule().clone()),
-            Decision::Deny { rule, .. } => ("deny", rule),
-            Decision::Challenge(c) => ("challenge", c.rule),
-            Decision::Confirm(c) => ("confirm", c.rule),
-        })
+        let decision = self.decide(catalog, who, no, arguments);
+        Some((decision.word(), decision.rule().clone()))
     }
 }
 

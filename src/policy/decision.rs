@@ -102,3 +102,25 @@ pub enum Decision {
     /// Not yet: a person has to confirm.
     Confirm(Confirmation),
 }
+
+impl Decision {
+    /// `permit`, `deny` (also for what is hidden), `challenge` or `confirm`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Permit(_) => "permit",
+            Self::Deny { .. } => "deny",
+            Self::Challenge(_) => "challenge",
+            Self::Confirm(_) => "confirm",
+        }
+    }
+
+    /// The rule that decided.
+    pub fn rule(&self) -> &RuleRef {
+        match self {
+            Self::Permit(permit) => permit.rule(),
+            Self::Deny { rule, .. } => rule,
+            Self::Challenge(challenge) => &challenge.rule,
+            Self::Confirm(asked) => &asked.rule,
+        }
+    }
+}

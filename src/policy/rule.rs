@@ -10,7 +10,7 @@ use super::principal::Principal;
 use super::tier::Tiers;
 use crate::catalog::Tool;
 use crate::id::Scope;
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// What a rule does where it applies.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,7 +168,7 @@ fn lookup<'a>(object: &'a Object, pointer: &str) -> Option<&'a Value> {
         Some(at) => (rest.get(..at)?, rest.get(at..)?),
         None => (rest, ""),
     };
-    object.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(deeper)
+    object.get(&json::pointer_name(first))?.pointer(deeper)
 }
 
 fn any_equal(values: &[Value], found: &Value) -> bool {

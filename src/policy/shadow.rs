@@ -66,15 +66,6 @@ pub struct ShadowReport {
     pub differences: Vec<Difference>,
 }
 
-fn word(decision: &Decision) -> &'static str {
-    match decision {
-        Decision::Permit(_) => "permit",
-        Decision::Deny { .. } => "deny",
-        Decision::Challenge(_) => "challenge",
-        Decision::Confirm(_) => "confirm",
-    }
-}
-
 impl Shadow {
     /// A candidate beside a live policy.
     pub fn new(policy: PolicySet, live: &PolicySet) -> Self {
@@ -102,18 +93,13 @@ impl Shadow {
         (live, at_ms): (&Decision, u64),
     ) {
         let candidate = self.policy.decide(catalog, who, no, Some(arguments));
-        let (before, after) = (word(live), word(&candidate));
+        let (before, after) = (live.word(), candidate.word());
         if before == after {
             self.same.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.different.fetch_add(1, Ordering::Relaxed);
-        let rule = match candidate {
-            Decision::Permit(permit) => permit.rule().clone(),
-            Decision::Deny { rule, .. } => rule,
-            Decision::Challenge(c) => c.rule,
-            Decision::Confirm(c) => c.rule,
-        };
+        let rule = candidate.rule().clone();
         let tool = catalog.get(no).map(|t| t.id.as_str().to_owned()).unwrap_or_default();
         let change =
             Change { caller: who.subject.to_string(), tool, before, after, rule, detail: String::new() };

@@ -75,7 +75,7 @@ fn references(schema: &Value, out: &mut Vec<String>) {
     match schema {
         Value::Object(map) => {
             let target = map.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix("#/$defs/"));
-            out.extend(target.map(|t| t.replace("~1", "/").replace("~0", "~")));
+            out.extend(target.map(bounded::pointer_name));
             map.values().for_each(|v| references(v, out));
         }
         Value::Array(items) => items.iter().for_each(|v| references(v, out)),

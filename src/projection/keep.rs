@@ -163,7 +163,7 @@ pub fn at<'a>(json: &'a JsonText, path: &str) -> Result<&'a str, PartError> {
     let rest = path.strip_prefix('/').ok_or(PartError::BadPointer)?;
     let mut walked = String::new();
     for token in rest.split('/') {
-        let key = token.replace("~1", "/").replace("~0", "~");
+        let key = bounded::pointer_name(token);
         match child(here, &key) {
             Some(found) => here = found,
             None => return Err(PartError::Missing { at: walked, there: described(here) }),
@@ -293,7 +293,7 @@ fn pieces<T>(
             if kind == "array" && returned > 0 || too_large.len() >= TOO_LARGE_MAX {
                 break;
             }
-            let escaped = name(piece).replace('~', "~0").replace('/', "~1");
+            let escaped = bounded::pointer_token(&name(piece));
             too_large.push((format!("{path}/{escaped}"), text.len()));
             at += 1;
             if kind == "array" {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::json;
+
 /// One step of a [`Pointer`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Step {
@@ -63,7 +65,7 @@ impl fmt::Display for Pointer {
             match step {
                 Step::Each => f.write_str("/*")?,
                 Step::Key(key) if key == "*" => f.write_str("/~2")?,
-                Step::Key(key) => write!(f, "/{}", key.replace('~', "~0").replace('/', "~1"))?,
+                Step::Key(key) => write!(f, "/{}", json::pointer_token(key))?,
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::spec::{BodyNode, BodySpec, Place, RequestSpec};
 use super::template::{Piece, Template, plain, present};
 use crate::call::{ErrorCode, HttpBody, HttpRequest, ToolError};
 use crate::diagnostic::{Diagnostics, did_you_mean};
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// Everything but RFC 3986's unreserved characters is encoded.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -141,7 +141,7 @@ pub(super) fn encode_segment(text: &str) -> Option<String> {
 
 fn invalid(name: &str, why: &str) -> ToolError {
     ToolError::new(ErrorCode::InvalidArgument, format!("the argument `{name}` {why}"))
-        .field(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+        .field(format!("/{}", json::pointer_token(name)))
 }
 
 /// Refuses what has no plain text.

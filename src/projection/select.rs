@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::keep::members;
 use super::scan;
 use crate::call::{ErrorCode, ToolError};
+use crate::json;
 
 /// Names that one call may select.
 pub const FIELDS_MAX: usize = 100;
@@ -42,7 +43,7 @@ impl Fields {
             match text.strip_prefix('/') {
                 Some(pointer) => {
                     for step in pointer.split('/') {
-                        let key = step.replace("~1", "/").replace("~0", "~");
+                        let key = json::pointer_name(step);
                         node = node.below.entry(key).or_default();
                     }
                 }

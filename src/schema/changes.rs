@@ -102,7 +102,7 @@ impl Walk {
         let (before, after) = (named(old).unwrap_or_default(), named(new).unwrap_or(none));
         let (must_before, must_after) = (required(old), required(new));
         for (name, schema) in &before {
-            let place = format!("{at}/properties/{}", escaped(name));
+            let place = format!("{at}/properties/{}", json::pointer_token(name));
             match after.get(name) {
                 Some(now) => self.schema(&place, schema, now),
                 // What sent it is now refused; what read it no longer finds it.
@@ -121,7 +121,7 @@ impl Walk {
                 self.used == Use::Output && old.get("additionalProperties") == Some(&Value::Bool(false));
             let effect = if closed { Effect::Wider } else { Effect::None };
             self.tell(
-                &format!("{at}/properties/{}", escaped(name)),
+                &format!("{at}/properties/{}", json::pointer_token(name)),
                 effect,
                 format!("`{name}` was added, {word}"),
             );
@@ -135,7 +135,7 @@ impl Walk {
     }
 
     fn keyword(&mut self, at: &str, keyword: &str, old: Option<&Value>, new: Option<&Value>) {
-        let place = format!("{at}/{}", escaped(keyword));
+        let place = format!("{at}/{}", json::pointer_token(keyword));
         match keyword {
             "properties" | "required" => {}
             "type" => {
@@ -174,7 +174,7 @@ impl Walk {
         let maps = old.and_then(Value::as_object).zip(new.and_then(Value::as_object));
         for (name, schema) in maps.into_iter().flat_map(|(a, _)| a) {
             if let Some(now) = new.and_then(|n| n.get(name)) {
-                self.schema(&format!("{at}/{}", escaped(name)), schema, now);
+                self.schema(&format!("{at}/{}", json::pointer_token(name)), schema, now);
             }
         }
     }
@@ -200,7 +200,7 @@ impl Walk {
             (Holds::Map, Some(Value::Object(a)), Some(Value::Object(b))) if a.keys().eq(b.keys()) => {
                 for (name, schema) in a {
                     let now = b.get(name).unwrap_or(&Value::Null);
-                    self.schema(&format!("{at}/{}", escaped(name)), schema, now);
+                    self.schema(&format!("{at}/{}", json::pointer_token(name)), schema, now);
                 }
             }
             (_, None, Some(_)) => self.tell(at, Effect::Narrower, format!("`{keyword}` was added")),
@@ -276,11 +276,6 @@ fn required(schema: &Map<String, Value>) -> Vec<String> {
 /// A value in a sentence, short.
 fn shown(value: Option<&Value>) -> String {
     value.map_or_else(|| "not given".to_owned(), |v| json::cut(&json::to_text(v), 60).to_owned())
-}
-
-/// A name as a part of a JSON Pointer (RFC 6901).
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// Branches folded at most, nested ones included.
 const BRANCHES_MAX: usize = 256;
@@ -139,7 +139,7 @@ impl<'s> Fold<'s> {
     /// The definition that a local reference names.
     fn definition(&self, reference: &str) -> Option<&'s Object> {
         let path = reference.strip_prefix("#/")?;
-        let mut parts = path.split('/').map(|p| p.replace("~1", "/").replace("~0", "~"));
+        let mut parts = path.split('/').map(json::pointer_name);
         let mut at = self.root.get(&parts.next()?)?;
         for part in parts {
             at = at.get(&part)?;

@@ -54,7 +54,7 @@ pub fn from_map(map: &Map) -> Result<Object, NotJson> {
 }
 
 fn refuse<T>(path: &[String], what: impl Into<String>) -> Result<T, NotJson> {
-    let steps = path.iter().flat_map(|step| ["/".to_owned(), step.replace('~', "~0").replace('/', "~1")]);
+    let steps = path.iter().flat_map(|step| ["/".to_owned(), json::pointer_token(step)]);
     Err(NotJson { path: steps.collect(), what: what.into() })
 }
 

@@ -18,7 +18,7 @@ use crate::schema::Validators;
 use crate::search::{Ranking, ToolIndex};
 use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
 
-use super::digest::{self, Texts};
+use super::digest;
 use super::offers;
 use super::{Home, MetaTool, Snapshot};
 
@@ -94,7 +94,7 @@ pub fn build_over(
     }
     let digests: Vec<Digest> = catalog.tools().iter().map(digest::of_tool).collect();
     let contracts = contracts(&catalog, &digests, previous);
-    let ranked = digest::of_ranked(&catalog, &digests, &Texts::of(&[&home.ranking, &home.synonyms]));
+    let ranked = digest::of_ranked(&catalog, &digests, &digest::of_files(&[&home.ranking, &home.synonyms]));
     let index = match previous.filter(|p| p.ranked == ranked) {
         Some(same) => Arc::clone(&same.index),
         None => ToolIndex::over(earlier(before, &ranking), &catalog, &ranking),

@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::digest::Texts;
 use crate::catalog::{
     Catalog, CatalogBuilder, PromptEntry, ResourceEntry, Tool, UriTemplate, Variables, of_upstream, wire_name,
 };
-use crate::cursor::Digest;
+use crate::cursor::{Digest, Parts};
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::id::{ToolId, ToolNo, UpstreamId};
 use crate::json;
@@ -373,14 +372,14 @@ impl Collector<'_> {
         offers.unlisted = self.unlisted.iter().filter_map(|(u, id)| Some((u.clone(), number(id)?))).collect();
         offers.by_uri =
             offers.resources.iter().enumerate().map(|(i, r)| (Arc::clone(&r.entry.uri), i)).collect();
-        let mut texts = Texts::new();
-        texts.add(policy);
+        let mut parts = Parts::default();
+        parts.add(policy);
         let shown = offers.resources.iter().chain(&offers.templates).map(|r| &r.digest);
-        shown.chain(offers.prompts.iter().map(|p| &p.digest)).for_each(|d| texts.add(d));
+        shown.chain(offers.prompts.iter().map(|p| &p.digest)).for_each(|d| parts.add(d));
         for subject in subjects.tools() {
-            texts.add(&json::to_bytes(&(&subject.id, &subject.tier, &subject.scopes, &*subject.facts)));
+            parts.add(&json::to_bytes(&(&subject.id, &subject.tier, &subject.scopes, &*subject.facts)));
         }
-        offers.digest = texts.digest();
+        offers.digest = parts.digest();
         offers.subjects = Arc::new(subjects);
         offers
     }
@@ -406,10 +405,10 @@ fn named(prompts: Vec<(Prompt, ToolId)>, number: &dyn Fn(&ToolId) -> Option<Tool
     out
 }
 
-fn digest_of_entry(entry: &ResourceEntry) -> Texts {
-    let mut texts = Texts::new();
-    texts.add(entry.uri.as_bytes());
-    texts.add(&json::to_bytes(&(
+fn digest_of_entry(entry: &ResourceEntry) -> Parts {
+    let mut parts = Parts::default();
+    parts.add(entry.uri.as_bytes());
+    parts.add(&json::to_bytes(&(
         &entry.name,
         &entry.title,
         &entry.description,
@@ -417,21 +416,21 @@ fn digest_of_entry(entry: &ResourceEntry) -> Texts {
         entry.size,
         &entry.annotations,
     )));
-    texts
+    parts
 }
 
 fn digest_of(entry: &ResourceEntry, source: &ResourceSource) -> Digest {
-    let mut texts = digest_of_entry(entry);
+    let mut parts = digest_of_entry(entry);
     match source {
-        ResourceSource::Bytes(bytes) => texts.add(bytes),
-        other => texts.add(format!("{other:?}").as_bytes()),
+        ResourceSource::Bytes(bytes) => parts.add(bytes),
+        other => parts.add(format!("{other:?}").as_bytes()),
     }
-    texts.digest()
+    parts.digest()
 }
 
 fn digest_of_prompt(entry: &PromptEntry, source: &PromptSource) -> Digest {
-    let mut texts = Texts::new();
-    texts.add(format!("{entry:?}").as_bytes());
-    texts.add(format!("{source:?}").as_bytes());
-    texts.digest()
+    let mut parts = Parts::default();
+    parts.add(format!("{entry:?}").as_bytes());
+    parts.add(format!("{source:?}").as_bytes());
+    parts.digest()
 }

@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::id;
+
 /// The folder of the locked files.
 const DIR: &str = "instances";
 /// Names of processes in one directory that are looked at: more were never alive at once.
@@ -77,11 +79,5 @@ pub(super) fn alive(data: &Path) -> io::Result<Vec<String>> {
 }
 
 fn fresh_id() -> String {
-    let mut random = [0; 12];
-    if getrandom::fill(&mut random).is_err() {
-        // Without the system's randomness the number of the process is the best there is.
-        random = [0; 12];
-        random.iter_mut().zip(std::process::id().to_le_bytes()).for_each(|(to, from)| *to = from);
-    }
-    blake3::hash(&random).to_hex().chars().take(24).collect()
+    id::hex(&id::unique::<12>())
 }

@@ -14,14 +14,14 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response, Uri};
+use axum::http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::api::identify;
 use super::body::{self, BodyRefusal};
 use super::http::{Server, host};
-use super::reply::{failure, json_value, with_authenticate};
+use super::reply::{Answer, Refusal, failure, json_value, with_authenticate};
 use crate::audit::Query;
 use crate::call::{ErrorCode, ToolError};
 use crate::gateway::{Gateway, challenge_error};
@@ -35,17 +35,16 @@ const ADMIN: &str = "docent:admin";
 
 /// The caller of a request for the console, or the answer to somebody who is none or may not: 401, or 403 with
 /// the scope to come back with.
-pub(super) async fn admin(server: &Server, parts: &Parts) -> Result<Arc<Principal>, Box<Response<Body>>> {
+pub(super) async fn admin(server: &Server, parts: &Parts) -> Result<Arc<Principal>, Refusal> {
     let access = server.access.current();
-    let host = host(&parts.headers);
     let who = identify(&access, &parts.headers).await?;
     if who.has_scope(ADMIN) {
         return Ok(who);
     }
     let scopes = Scope::parse(ADMIN).into_iter().collect();
     let challenge = ScopeChallenge { scopes, rule: RuleRef { file: Arc::from(""), line: 0 } };
-    let header = access.insufficient_scope(&challenge, host);
-    Err(Box::new(with_authenticate(failure(403, &challenge_error(&challenge)), &header)))
+    let header = access.insufficient_scope(&challenge, host(&parts.headers));
+    Err(with_authenticate(failure(403, &challenge_error(&challenge)), &header).into())
 }
 
 /// An operator and what it may work on.
@@ -55,21 +54,18 @@ pub(super) struct Admitted<'a> {
 }
 
 /// Lets operators in, where there is a gateway to work on.
-pub(super) async fn admit<'a>(
-    server: &'a Server,
-    parts: &Parts,
-) -> Result<Admitted<'a>, Box<Response<Body>>> {
+pub(super) async fn admit<'a>(server: &'a Server, parts: &Parts) -> Result<Admitted<'a>, Refusal> {
     let who = admin(server, parts).await?;
     let gateway = server.mcp.service().gateway();
-    let nothing = || Box::new(failure(404, &ToolError::new(ErrorCode::NotFound, "There is nothing here.")));
+    let nothing = || failure(404, &ToolError::new(ErrorCode::NotFound, "There is nothing here.")).into();
     gateway.map(|gateway| Admitted { who, gateway }).ok_or_else(nothing)
 }
 
 /// The JSON object of a request's body. Only `application/json` is taken: a page of another origin cannot send
 /// that without being asked first. No body is an empty object.
-pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Object, Box<Response<Body>>> {
+pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Object, Refusal> {
     let refuse = |status, message: String| {
-        Box::new(failure(status, &ToolError::new(ErrorCode::InvalidArgument, message)))
+        Refusal::from(failure(status, &ToolError::new(ErrorCode::InvalidArgument, message)))
     };
     let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
         text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
@@ -93,13 +89,13 @@ pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Obje
 }
 
 /// The parameters of a path; one that is not known is refused, so that a typo does not widen an answer.
-fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, Box<Response<Body>>> {
+fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, Refusal> {
     let mut out: Vec<(String, String)> = Vec::new();
     for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
         let twice = out.iter().any(|(n, _)| *n == name);
         if twice || !known.contains(&&*name) {
             let message = format!("Give each of {} at most once, and nothing else.", known.join(", "));
-            return Err(Box::new(failure(400, &ToolError::new(ErrorCode::InvalidArgument, message))));
+            return Err(failure(400, &ToolError::new(ErrorCode::InvalidArgument, message)).into());
         }
         out.push((name.into_owned(), value.into_owned()));
     }
@@ -107,23 +103,16 @@ fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, Box<Re
 }
 
 /// `GET /api/v1/audit?kind=&caller=&tool=&outcome=&after=&limit=`: the newest records, newest first.
-pub(super) async fn audit(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+pub(super) async fn audit(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
-    match read_audit(&server, &parts).await {
-        Ok(answer) => json_value(200, &answer),
-        Err(response) => *response,
-    }
-}
-
-async fn read_audit(server: &Server, parts: &Parts) -> Result<Value, Box<Response<Body>>> {
-    admin(server, parts).await?;
+    admin(&server, &parts).await?;
     let given = parameters(&parts.uri, &["kind", "caller", "tool", "outcome", "after", "limit"])?;
     let mut query = Query::default();
     for (name, value) in given {
         let number = || {
             value.parse::<u32>().map_err(|_not| {
                 let message = format!("`{name}` must be a number.");
-                Box::new(failure(400, &ToolError::new(ErrorCode::InvalidArgument, message)))
+                Refusal::from(failure(400, &ToolError::new(ErrorCode::InvalidArgument, message)))
             })
         };
         match name.as_str() {
@@ -138,5 +127,5 @@ async fn read_audit(server: &Server, parts: &Parts) -> Result<Value, Box<Respons
     let audit = server.mcp.service().audit();
     let records = audit.recent(&query);
     let records: Vec<_> = records.iter().filter_map(|r| r.json()).collect();
-    Ok(json!({ "status": audit.status(), "records": records }))
+    Ok(json_value(200, &json!({ "status": audit.status(), "records": records })))
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::access::Access;
 use super::http::{Server, caller, host};
-use super::reply::{failure, json_value, with_authenticate};
+use super::reply::{Answer, Refusal, failure, json_value, with_authenticate};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome};
 use crate::gateway::{CallAnswer, JobReport, RequestContext, challenge_error};
 use crate::json::Object;
@@ -23,44 +24,40 @@ const NUMBERS: [&str; 2] = ["limit", "budget_tokens"];
 
 /// `GET /api/v1/search?q=…`: the structured half of the search tool's result. `q` is its `query` (several are
 /// `queries`), every other parameter has the name that the tool's schema gives it, and is checked by that.
-pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+pub(super) async fn search(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
+    call(&server, &parts, MetaTool::SearchTools, arguments(parts.uri.query().unwrap_or_default())).await
+}
+
+/// Calls one of docent's own tools as whoever asks, once that is known; wrong arguments are told only then.
+pub(super) async fn call(
+    server: &Server,
+    parts: &Parts,
+    tool: MetaTool,
+    arguments: Result<Object, ToolError>,
+) -> Answer {
     let access = server.access.current();
-    let who = match identify(&access, &parts.headers).await {
-        Ok(who) => who,
-        Err(refusal) => return *refusal,
-    };
-    let arguments = match arguments(parts.uri.query().unwrap_or_default()) {
-        Ok(arguments) => arguments,
-        Err(error) => return failure(400, &error),
-    };
+    let who = identify(&access, &parts.headers).await?;
+    let arguments = arguments.map_err(|error| failure(status(error.code), &error))?;
     let service = server.mcp.service();
-    let tool = MetaTool::SearchTools.wire_name(&service.name()).to_string();
+    let tool = tool.wire_name(&service.name()).to_string();
     let ctx = RequestContext::new(who, server.mcp.correlation_id());
     let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: Vec::new() };
     let answer = service.call_tool(&ctx, call).await;
-    respond(answer, &service.name(), &access, host(&parts.headers))
+    Ok(respond(answer, &service.name(), &access, host(&parts.headers)))
 }
 
 /// The caller of a request, or what it is told instead.
-pub(super) async fn identify(
-    access: &Access,
-    headers: &HeaderMap,
-) -> Result<Arc<Principal>, Box<Response<Body>>> {
+pub(super) async fn identify(access: &Access, headers: &HeaderMap) -> Result<Arc<Principal>, Refusal> {
     caller(access, headers).await.map_err(|why| {
         let (status, challenge) = access.unauthorized(why, host(headers));
         let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
-        Box::new(with_authenticate(failure(status, &error), &challenge))
+        with_authenticate(failure(status, &error), &challenge).into()
     })
 }
 
 /// The answer of a call: the structured half of its result, else its text; 202 for one that goes on as a job.
-pub(super) fn respond(
-    answer: CallAnswer,
-    server: &str,
-    access: &Access,
-    host: Option<&str>,
-) -> Response<Body> {
+fn respond(answer: CallAnswer, server: &str, access: &Access, host: Option<&str>) -> Response<Body> {
     match answer {
         CallAnswer::Outcome(ToolOutcome::Completed(result)) => match &result.structured {
             Some(structured) => json_value(200, structured),
@@ -82,7 +79,7 @@ pub(super) fn respond(
 }
 
 /// The HTTP status of a tool's error.
-pub(super) fn status(code: ErrorCode) -> u16 {
+fn status(code: ErrorCode) -> u16 {
     match code {
         ErrorCode::InvalidArgument | ErrorCode::BudgetTooSmall | ErrorCode::StaleCursor => 400,
         ErrorCode::Forbidden | ErrorCode::TierNotPermitted => 403,

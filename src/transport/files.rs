@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use url::form_urlencoded;
 
-use super::http::{Server, caller, host};
-use super::reply::{json_value, of, with_authenticate};
+use super::api::identify;
+use super::http::Server;
+use super::reply::{Answer, Refusal, failure, json_value, of};
 use crate::call::{ErrorCode, ToolError};
 use crate::files::{FileError, FileMeta, UPLOADED, Upload};
 use crate::gateway::{Gateway, RequestContext, file_failure};
@@ -37,20 +38,10 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 async fn admit<'a>(
     server: &'a Server,
     headers: &HeaderMap,
-) -> Result<(RequestContext, &'a Gateway), Box<Response<Body>>> {
-    let access = server.access.current();
-    match caller(&access, headers).await {
-        Ok(who) => Ok((RequestContext::new(who, server.mcp.correlation_id()), gateway(server)?)),
-        Err(why) => {
-            let (status, challenge) = access.unauthorized(why, host(headers));
-            let error = ToolError::new(ErrorCode::AuthenticationFailed, format!("{why}."));
-            Err(Box::new(with_authenticate(failure(status, &error), &challenge)))
-        }
-    }
-}
-
-fn failure(status: u16, error: &ToolError) -> Response<Body> {
-    json_value(status, &json!({ "error": error }))
+) -> Result<(RequestContext, &'a Gateway), Refusal> {
+    let who = identify(&server.access.current(), headers).await?;
+    let gateway = server.mcp.service().gateway().ok_or_else(|| refused(&FileError::NoPlace))?;
+    Ok((RequestContext::new(who, server.mcp.correlation_id()), gateway))
 }
 
 fn refused(error: &FileError) -> Response<Body> {
@@ -69,10 +60,6 @@ fn invalid(message: &str) -> Response<Body> {
     failure(400, &ToolError::new(ErrorCode::InvalidArgument, message))
 }
 
-fn gateway(server: &Server) -> Result<&Gateway, Box<Response<Body>>> {
-    server.mcp.service().gateway().ok_or_else(|| Box::new(refused(&FileError::NoPlace)))
-}
-
 /// What an upload is told: the file, and all of them where a form brought several.
 fn created(gateway: &Gateway, files: Vec<FileMeta>) -> Response<Body> {
     let entries: Vec<Value> = files.into_iter().map(|f| json!(gateway.file_entry(f))).collect();
@@ -86,11 +73,27 @@ fn created(gateway: &Gateway, files: Vec<FileMeta>) -> Response<Body> {
 }
 
 /// `POST /api/v1/files`: a raw body, named by `?name=` or `Content-Disposition`, or `multipart/form-data`.
-pub(super) async fn upload(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
-    match take(&server, request).await {
-        Ok(response) => response,
-        Err(response) => *response,
+pub(super) async fn upload(State(server): State<Arc<Server>>, request: Request) -> Answer {
+    let (parts, mut body) = request.into_parts();
+    let (ctx, gateway) = admit(&server, &parts.headers).await?;
+    let Announced { kind, size, name } = Announced::of(&parts);
+    if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
+        return form(gateway, &ctx, Request::from_parts(parts, body)).await;
     }
+    let mime = Some(kind.as_str()).filter(|k| !k.is_empty());
+    let mut upload = gateway.begin_upload(&ctx, (&name, mime), size).await.map_err(|e| refused(&e))?;
+    loop {
+        let frame = match tokio::time::timeout(REQUEST_BODY_TIME, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(invalid("The body broke off.").into()),
+            Err(_) => return Err(slow().into()),
+        };
+        if let Ok(data) = frame.into_data() {
+            upload.write(&data).await.map_err(|e| refused(&e))?;
+        }
+    }
+    finish(gateway, vec![upload]).await
 }
 
 /// What a raw upload says of itself.
@@ -116,56 +119,30 @@ impl Announced {
     }
 }
 
-type Taken = Result<Response<Body>, Box<Response<Body>>>;
-
-async fn take(server: &Arc<Server>, request: Request) -> Taken {
-    let (parts, mut body) = request.into_parts();
-    let (ctx, gateway) = admit(server, &parts.headers).await?;
-    let Announced { kind, size, name } = Announced::of(&parts);
-    if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
-        return form(gateway, &ctx, Request::from_parts(parts, body)).await;
-    }
-    let mime = Some(kind.as_str()).filter(|k| !k.is_empty());
-    let refuse = |e: FileError| Box::new(refused(&e));
-    let mut upload = gateway.begin_upload(&ctx, (&name, mime), size).await.map_err(refuse)?;
-    loop {
-        let frame = match tokio::time::timeout(REQUEST_BODY_TIME, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(None) => break,
-            Ok(Some(Err(_))) => return Err(Box::new(invalid("The body broke off."))),
-            Err(_) => return Err(Box::new(slow())),
-        };
-        if let Ok(data) = frame.into_data() {
-            upload.write(&data).await.map_err(refuse)?;
-        }
-    }
-    finish(gateway, vec![upload]).await
-}
-
 fn slow() -> Response<Body> {
     failure(408, &ToolError::new(ErrorCode::InvalidArgument, "The body did not arrive in time."))
 }
 
 /// Every part that has a file name is a file; the others are passed over.
-async fn form(gateway: &Gateway, ctx: &RequestContext, request: Request) -> Taken {
-    let broken = || Box::new(invalid("The form cannot be read: it is not multipart/form-data (RFC 7578)."));
-    let refuse = |e: FileError| Box::new(refused(&e));
+async fn form(gateway: &Gateway, ctx: &RequestContext, request: Request) -> Answer {
+    let broken = || invalid("The form cannot be read: it is not multipart/form-data (RFC 7578).");
+    let refuse = |e: FileError| refused(&e);
     let mut parts = Multipart::from_request(request, &()).await.map_err(|_e| broken())?;
     let mut uploads: Vec<Upload> = Vec::new();
     loop {
         let next = tokio::time::timeout(REQUEST_BODY_TIME, parts.next_field()).await;
-        let next = next.map_err(|_late| Box::new(slow()))?;
+        let next = next.map_err(|_late| slow())?;
         let Some(mut part) = next.map_err(|_e| broken())? else { break };
         let Some(name) = part.file_name().map(str::to_owned) else { continue };
         if uploads.len() >= PARTS_MAX {
             let message = format!("A form brings at most {PARTS_MAX} files.");
-            return Err(Box::new(invalid(&message)));
+            return Err(invalid(&message).into());
         }
         let mime = part.content_type().map(str::to_owned);
         let mut upload = gateway.begin_upload(ctx, (&name, mime.as_deref()), None).await.map_err(refuse)?;
         loop {
             let chunk = tokio::time::timeout(REQUEST_BODY_TIME, part.chunk()).await;
-            let chunk = chunk.map_err(|_late| Box::new(slow()))?;
+            let chunk = chunk.map_err(|_late| slow())?;
             let Some(data) = chunk.map_err(|_e| broken())? else { break };
             upload.write(&data).await.map_err(refuse)?;
         }
@@ -175,10 +152,10 @@ async fn form(gateway: &Gateway, ctx: &RequestContext, request: Request) -> Take
 }
 
 /// Files are kept only once all of a request have arrived whole.
-async fn finish(gateway: &Gateway, uploads: Vec<Upload>) -> Taken {
+async fn finish(gateway: &Gateway, uploads: Vec<Upload>) -> Answer {
     let mut files = Vec::with_capacity(uploads.len());
     for upload in uploads {
-        files.push(upload.finish(UPLOADED).await.map_err(|e| Box::new(refused(&e)))?);
+        files.push(upload.finish(UPLOADED).await.map_err(|e| refused(&e))?);
     }
     Ok(created(gateway, files))
 }
@@ -197,24 +174,17 @@ fn disposition_name(value: &str) -> Option<String> {
 }
 
 /// `GET /api/v1/files`: the caller's files; `?from=` is `next` of the page before.
-pub(super) async fn list(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+pub(super) async fn list(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
-    let (ctx, gateway) = match admit(&server, &parts.headers).await {
-        Ok(admitted) => admitted,
-        Err(response) => return *response,
-    };
+    let (ctx, gateway) = admit(&server, &parts.headers).await?;
     let query = parts.uri.query().unwrap_or_default().as_bytes();
     let from = form_urlencoded::parse(query).find(|(k, _)| k == "from").and_then(|(_, v)| v.parse().ok());
     let found = gateway.files().list(&ctx.principal.subject, from.unwrap_or(0), LISTED + 1).await;
-    match found {
-        Err(e) => refused(&e),
-        Ok(mut files) => {
-            let next = files.get(LISTED).map(|f| f.seq);
-            files.truncate(LISTED);
-            let entries: Vec<_> = files.into_iter().map(|f| gateway.file_entry(f)).collect();
-            json_value(200, &json!({ "files": entries, "next": next }))
-        }
-    }
+    let mut files = found.map_err(|e| refused(&e))?;
+    let next = files.get(LISTED).map(|f| f.seq);
+    files.truncate(LISTED);
+    let entries: Vec<_> = files.into_iter().map(|f| gateway.file_entry(f)).collect();
+    Ok(json_value(200, &json!({ "files": entries, "next": next })))
 }
 
 /// `GET` and `DELETE /api/v1/files/{id}`.
@@ -222,22 +192,15 @@ pub(super) async fn one(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, _) = request.into_parts();
-    let (ctx, gateway) = match admit(&server, &parts.headers).await {
-        Ok(admitted) => admitted,
-        Err(response) => return *response,
-    };
+    let (ctx, gateway) = admit(&server, &parts.headers).await?;
     if parts.method == Method::DELETE {
-        return match gateway.remove_file(&ctx, &id).await {
-            Ok(()) => of(204, Body::empty()),
-            Err(e) => refused(&e),
-        };
+        gateway.remove_file(&ctx, &id).await.map_err(|e| refused(&e))?;
+        return Ok(of(204, Body::empty()));
     }
-    match gateway.file(&ctx, &id).await {
-        Ok(file) => json_value(200, &gateway.file_entry(file)),
-        Err(e) => refused(&e),
-    }
+    let file = gateway.file(&ctx, &id).await.map_err(|e| refused(&e))?;
+    Ok(json_value(200, &gateway.file_entry(file)))
 }
 
 /// `GET /api/v1/files/{id}/content`, whole or one range of it (RFC 9110 §14).
@@ -245,17 +208,11 @@ pub(super) async fn content(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, _) = request.into_parts();
-    let (ctx, gateway) = match admit(&server, &parts.headers).await {
-        Ok(admitted) => admitted,
-        Err(response) => return *response,
-    };
-    let sent = async {
-        let file = gateway.file(&ctx, &id).await?;
-        send(gateway, &file, &parts).await
-    };
-    sent.await.unwrap_or_else(|e: FileError| refused(&e))
+    let (ctx, gateway) = admit(&server, &parts.headers).await?;
+    let file = gateway.file(&ctx, &id).await.map_err(|e| refused(&e))?;
+    Ok(send(gateway, &file, &parts).await.map_err(|e| refused(&e))?)
 }
 
 async fn send(gateway: &Gateway, file: &FileMeta, parts: &Parts) -> Result<Response<Body>, FileError> {

@@ -2,49 +2,37 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::Response;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::admin::object;
-use super::api::{identify, respond, status};
-use super::http::{Server, host};
-use super::reply::{failure, json_value};
-use crate::call::{ErrorCode, ToolCall, ToolError};
+use super::api::{call, identify};
+use super::http::Server;
+use super::reply::{Answer, json_value};
+use crate::call::{ErrorCode, ToolError};
 use crate::gateway::{JOBS_LISTED_MAX, JobReport, RequestContext};
 use crate::json::Object;
-use crate::limits::CALL_WAIT;
 use crate::snapshot::MetaTool;
 
 /// `GET /api/v1/jobs`: the caller's jobs, newest first, without their results.
-pub(super) async fn list(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
-    let access = server.access.current();
-    let who = match identify(&access, request.headers()).await {
-        Ok(who) => who,
-        Err(refusal) => return *refusal,
-    };
+pub(super) async fn list(State(server): State<Arc<Server>>, request: Request) -> Answer {
+    let who = identify(&server.access.current(), request.headers()).await?;
     let ctx = RequestContext::new(who, server.mcp.correlation_id());
     let (service, jobs) = (server.mcp.service(), server.mcp.service().list_jobs(&ctx).await);
     let name = service.name();
     let rows: Vec<JobReport<'_>> = jobs.iter().map(|job| JobReport::of(job, &name)).collect();
     // A list that is as long as it may be is perhaps not whole.
-    json_value(200, &json!({ "jobs": rows, "truncated": rows.len() >= JOBS_LISTED_MAX }))
+    Ok(json_value(200, &json!({ "jobs": rows, "truncated": rows.len() >= JOBS_LISTED_MAX })))
 }
 
 /// `POST /api/v1/jobs`: runs a tool as the run tool does, with its arguments as the body. Unless `wait_seconds` says
 /// otherwise the call is a job at once (202).
-pub(super) async fn start(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+pub(super) async fn start(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, body) = request.into_parts();
     // Nobody unknown has four megabytes read.
-    if let Err(refusal) = identify(&server.access.current(), &parts.headers).await {
-        return *refusal;
-    }
-    let mut arguments = match object(&parts.headers, body).await {
-        Ok(arguments) => arguments,
-        Err(refusal) => return *refusal,
-    };
+    identify(&server.access.current(), &parts.headers).await?;
+    let mut arguments = object(&parts.headers, body).await?;
     arguments.entry("wait_seconds").or_insert(Value::from(0));
     call(&server, &parts, MetaTool::RunTool, Ok(arguments)).await
 }
@@ -54,10 +42,8 @@ pub(super) async fn read(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response<Body> {
-    let (parts, _) = request.into_parts();
-    let arguments = arguments(id, parts.uri.query().unwrap_or_default());
-    call(&server, &parts, MetaTool::JobStatus, arguments).await
+) -> Answer {
+    about(&server, MetaTool::JobStatus, id, request).await
 }
 
 /// `DELETE /api/v1/jobs/{id}`: asks for the end of a job, and tells how it stands then.
@@ -65,33 +51,14 @@ pub(super) async fn cancel(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response<Body> {
-    let (parts, _) = request.into_parts();
-    let arguments = arguments(id, parts.uri.query().unwrap_or_default());
-    call(&server, &parts, MetaTool::JobCancel, arguments).await
+) -> Answer {
+    about(&server, MetaTool::JobCancel, id, request).await
 }
 
-async fn call(
-    server: &Server,
-    parts: &axum::http::request::Parts,
-    tool: MetaTool,
-    arguments: Result<Object, ToolError>,
-) -> Response<Body> {
-    let access = server.access.current();
-    let who = match identify(&access, &parts.headers).await {
-        Ok(who) => who,
-        Err(refusal) => return *refusal,
-    };
-    let arguments = match arguments {
-        Ok(arguments) => arguments,
-        Err(error) => return failure(status(error.code), &error),
-    };
-    let service = server.mcp.service();
-    let tool = tool.wire_name(&service.name()).to_string();
-    let ctx = RequestContext::new(who, server.mcp.correlation_id());
-    let call = ToolCall { tool, arguments, wait: CALL_WAIT, request_key: None, fields: Vec::new() };
-    let answer = service.call_tool(&ctx, call).await;
-    respond(answer, &service.name(), &access, host(&parts.headers))
+async fn about(server: &Server, tool: MetaTool, id: String, request: Request) -> Answer {
+    let (parts, _) = request.into_parts();
+    let arguments = arguments(id, parts.uri.query().unwrap_or_default());
+    call(server, &parts, tool, arguments).await
 }
 
 /// The arguments of the job tools. A number that is none stays text, for the schema to refuse.

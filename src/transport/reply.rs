@@ -7,6 +7,7 @@ use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
@@ -60,6 +61,25 @@ fn json_bytes(status: u16, body: Bytes) -> Response<Body> {
 pub(super) fn json_value(status: u16, value: &impl Serialize) -> Response<Body> {
     json_bytes(status, Bytes::from(json::to_bytes(value)))
 }
+
+/// The answer to a request that goes no further, boxed: it is larger than what it stands in for.
+#[derive(Debug)]
+pub(super) struct Refusal(Box<Response<Body>>);
+
+impl From<Response<Body>> for Refusal {
+    fn from(response: Response<Body>) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response<Body> {
+        *self.0
+    }
+}
+
+/// What a path answers: either way a response.
+pub(super) type Answer = Result<Response<Body>, Refusal>;
 
 /// An error in the shape that tools have, for the plain HTTP side.
 pub(super) fn failure(status: u16, error: &ToolError) -> Response<Body> {

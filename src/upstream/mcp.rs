@@ -17,6 +17,7 @@ mod stdio;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
@@ -25,6 +26,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, broadcast};
+use tokio_util::sync::CancellationToken;
 
 use super::config::{McpSource, McpTransport, UpstreamConfig};
 use super::{
@@ -237,26 +239,35 @@ impl McpUpstream {
         let headers = marks.get(call.name).map(|m| headers::of_call(m, arguments)).unwrap_or_default();
         let (max, read_only) = (self.config.read_bytes(), call.read_only);
         let asked = Asked { out, headers, max, progress: call.progress.as_ref(), read_only };
+        let reply = self.exchange(&asked, &call.cancel, call.deadline).await.and_then(|r| self.reply(&r));
+        self.note(reply.as_ref().err());
+        reply
+    }
+
+    /// One request within its time, as long as its caller wants the answer. Waits for a slot first.
+    async fn exchange(
+        &self,
+        asked: &Asked<'_>,
+        cancel: &CancellationToken,
+        deadline: Instant,
+    ) -> Result<Box<RawValue>, UpstreamError> {
         let track = Track::default();
         let asking = async {
             let _slot = self.slots.acquire().await;
-            self.link.request(&asked, &track).await
+            self.link.request(asked, &track).await
         };
-        let answer = tokio::select! {
+        tokio::select! {
             biased;
-            answer = asking => answer,
-            () = call.cancel.cancelled() => {
+            answer = asking => answer.map_err(|f| f.into_error(self.name())),
+            () = cancel.cancelled() => {
                 self.link.cancel(&track);
-                return Err(UpstreamError::cancelled(track.sent(), read_only));
+                Err(UpstreamError::cancelled(track.sent(), asked.read_only))
             }
-            () = tokio::time::sleep_until(call.deadline.into()) => {
+            () = tokio::time::sleep_until(deadline.into()) => {
                 self.link.cancel(&track);
-                return Err(UpstreamError::timeout(self.name(), track.sent(), read_only));
+                Err(UpstreamError::timeout(self.name(), track.sent(), asked.read_only))
             }
-        };
-        let reply = answer.map_err(|f| f.into_error(self.name())).and_then(|r| self.reply(&r));
-        self.note(reply.as_ref().err());
-        reply
+        }
     }
 
     /// A `CallToolResult`, its blocks as they came.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::settings::JwtSettings;
 use crate::auth::authenticator::{AuthRefusal, CallerEntry};
 use crate::id::Scope;
-use crate::json::Object;
+use crate::json::{self, Object};
 use crate::policy::{Principal, Tiers};
 
 /// Bytes of a subject: it stands in logs, in the audit and in keys.
@@ -106,8 +106,7 @@ fn find<'a>(claims: &'a Object, name: &str) -> Option<&'a Value> {
     match name.strip_prefix('/') {
         None => claims.get(name),
         Some(rest) => {
-            let unescape = |part: &str| part.replace("~1", "/").replace("~0", "~");
-            let mut parts = rest.split('/').map(unescape);
+            let mut parts = rest.split('/').map(json::pointer_name);
             let first = claims.get(&parts.next()?)?;
             parts.try_fold(first, |value, part| value.get(&*part))
         }

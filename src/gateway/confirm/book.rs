@@ -3,13 +3,12 @@
 //! Everything in it is bounded and ends by itself; times come from the caller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
 use crate::cursor::Digest;
-use crate::id::ToolId;
+use crate::id::{self, ToolId};
 use crate::policy::RuleRef;
 
 /// A question waits this long for an operator.
@@ -179,15 +178,9 @@ fn seconds(until_ms: u64, now_ms: u64) -> u64 {
     until_ms.saturating_sub(now_ms).div_ceil(1_000)
 }
 
-/// An id that cannot be guessed.
+/// An id that cannot be guessed; settling takes an operator's token besides.
 fn draw() -> String {
-    let mut random = [0u8; 12];
-    // Without the system's randomness an id can be guessed, but settling still takes an operator's token.
-    getrandom::fill(&mut random).ok();
-    random.iter().fold(String::from("c"), |mut id, byte| {
-        write!(id, "{byte:02x}").ok();
-        id
-    })
+    format!("c{}", id::hex(&id::unique::<12>()))
 }
 
 impl Inner {

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::call::ToolResult;
+use crate::id::ToolId;
 
 fn jobs(store: &Store) -> Jobs {
     Jobs::new(Clock::system(), store.clone())
 }
 
 fn start(jobs: &Jobs, caller: &str) -> Arc<Job> {
-    let job = Job::new(&Arc::from(caller), "u.t", false, jobs.clock.unix_ms());
+    let job = Job::new(&Arc::from(caller), &ToolId::parse("u.t").unwrap(), false, jobs.clock.unix_ms());
     jobs.admit(&job).unwrap();
     job
 }
@@ -128,7 +129,7 @@ async fn a_keyed_write_that_was_under_way_at_the_end_is_never_sent_again() {
 async fn jobs_are_bounded_per_caller_and_room_comes_back() {
     let jobs = jobs(&Store::in_memory());
     let mut all: Vec<Arc<Job>> = (0..JOBS_PER_CALLER_MAX).map(|_| start(&jobs, "ann")).collect();
-    let more = Job::new(&Arc::from("ann"), "u.t", false, 1);
+    let more = Job::new(&Arc::from("ann"), &ToolId::parse("u.t").unwrap(), false, 1);
     assert_eq!(jobs.admit(&more), Err(TooMany::OfCaller));
     assert_eq!(jobs.counts().refused, 1);
     start(&jobs, "bob");

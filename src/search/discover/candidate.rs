@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::options::{self, Tier};
 use super::{DiscoverError, HostValues};
 use crate::catalog::Tool;
-use crate::cursor::Digest;
+use crate::cursor::{Digest, Parts};
 use crate::id::{ToolId, UpstreamId};
 use crate::json::{self, Object};
 use crate::schema::SchemaText;
@@ -113,11 +113,8 @@ impl Candidate {
 
     /// Everything of it that an answer can depend on.
     pub(super) fn digest(&self) -> Digest {
-        let mut hasher = blake3::Hasher::new();
-        let mut part = |bytes: &[u8]| {
-            hasher.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-            hasher.update(bytes);
-        };
+        let mut parts = Parts::default();
+        let mut part = |bytes: &[u8]| parts.add(bytes);
         part(self.name.as_bytes());
         part(self.description.as_bytes());
         part(&json::canonical(&self.input_schema));
@@ -126,7 +123,7 @@ impl Candidate {
         for value in self.signals.all().map(|(_, v)| v) {
             part(&value.map(f64::to_le_bytes).map_or_else(Vec::new, |b| b.to_vec()));
         }
-        *hasher.finalize().as_bytes()
+        parts.digest()
     }
 
     /// The tool that the index reads: its family stands where an upstream would.

@@ -8,54 +8,34 @@ use axum::http::Response;
 use serde_json::{Value, json};
 
 use super::super::http::Server;
-use super::super::reply::{failure, json_value, of};
+use super::super::reply::{Answer, failure, json_value, of};
 use super::{admit, object};
 use crate::call::{ErrorCode, ToolError};
 use crate::gateway::PublishError;
 use crate::snapshot::AgentSettings;
 
 /// `GET /api/v1/agents`: every agent, the home's and the published ones, with its definition.
-pub(in super::super) async fn list_agents(
-    State(server): State<Arc<Server>>,
-    request: Request,
-) -> Response<Body> {
+pub(in super::super) async fn list_agents(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
-    match admit(&server, &parts).await {
-        Ok(admitted) => json_value(200, &json!({ "agents": admitted.gateway.agents_overview() })),
-        Err(refused) => *refused,
-    }
+    let admitted = admit(&server, &parts).await?;
+    Ok(json_value(200, &json!({ "agents": admitted.gateway.agents_overview() })))
 }
 
 /// `POST /api/v1/agents`: publishes an agent, `{"name": …}` with the members of `[agents.N]`, or replaces a
 /// published one. 201 where it is new, else 200.
-pub(in super::super) async fn publish_agent(
-    State(server): State<Arc<Server>>,
-    request: Request,
-) -> Response<Body> {
+pub(in super::super) async fn publish_agent(State(server): State<Arc<Server>>, request: Request) -> Answer {
     let (parts, body) = request.into_parts();
-    let admitted = match admit(&server, &parts).await {
-        Ok(admitted) => admitted,
-        Err(refused) => return *refused,
-    };
-    let mut members = match object(&parts.headers, body).await {
-        Ok(members) => members,
-        Err(refused) => return *refused,
-    };
+    let admitted = admit(&server, &parts).await?;
+    let mut members = object(&parts.headers, body).await?;
     let Some(Value::String(name)) = members.remove("name") else {
-        return wrong("`name` must be the agent's name.".to_owned(), "/name");
+        return Err(wrong("`name` must be the agent's name.".to_owned(), "/name").into());
     };
-    let definition: AgentSettings = match serde_json::from_value(Value::Object(members)) {
-        Ok(definition) => definition,
-        Err(e) => return wrong(format!("The definition does not fit: {e}."), ""),
-    };
-    match admitted.gateway.publish_agent(&name, definition).await {
-        Ok(new) => {
-            let published = admitted.gateway.agents_overview().into_iter();
-            let made = published.filter(|a| a.source == "published").find(|a| a.name.as_str() == name);
-            json_value(if new { 201 } else { 200 }, &made)
-        }
-        Err(error) => refused(&error),
-    }
+    let definition: AgentSettings = serde_json::from_value(Value::Object(members))
+        .map_err(|e| wrong(format!("The definition does not fit: {e}."), ""))?;
+    let new = admitted.gateway.publish_agent(&name, definition).await.map_err(|e| refused(&e))?;
+    let published = admitted.gateway.agents_overview().into_iter();
+    let made = published.filter(|a| a.source == "published").find(|a| a.name.as_str() == name);
+    Ok(json_value(if new { 201 } else { 200 }, &made))
 }
 
 /// `DELETE /api/v1/agents/{name}`: withdraws a published agent.
@@ -63,16 +43,11 @@ pub(in super::super) async fn withdraw_agent(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, _) = request.into_parts();
-    let admitted = match admit(&server, &parts).await {
-        Ok(admitted) => admitted,
-        Err(refused) => return *refused,
-    };
-    match admitted.gateway.withdraw_agent(&name).await {
-        Ok(()) => of(204, Body::empty()),
-        Err(error) => refused(&error),
-    }
+    let admitted = admit(&server, &parts).await?;
+    admitted.gateway.withdraw_agent(&name).await.map_err(|e| refused(&e))?;
+    Ok(of(204, Body::empty()))
 }
 
 fn wrong(message: String, field: &str) -> Response<Body> {

@@ -8,7 +8,7 @@ use axum::http::Response;
 use serde_json::{Value, json};
 
 use super::super::http::Server;
-use super::super::reply::{failure, json_value, of};
+use super::super::reply::{Answer, failure, json_value, of};
 use super::{admit, object};
 use crate::call::{ErrorCode, ToolError};
 use crate::gateway::{SettleError, Verdict};
@@ -17,15 +17,10 @@ use crate::gateway::{SettleError, Verdict};
 pub(in super::super) async fn list_confirmations(
     State(server): State<Arc<Server>>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, _) = request.into_parts();
-    match admit(&server, &parts).await {
-        Ok(admitted) => {
-            let (pending, grants) = admitted.gateway.confirmations_overview();
-            json_value(200, &json!({ "pending": pending, "grants": grants }))
-        }
-        Err(refused) => *refused,
-    }
+    let (pending, grants) = admit(&server, &parts).await?.gateway.confirmations_overview();
+    Ok(json_value(200, &json!({ "pending": pending, "grants": grants })))
 }
 
 /// `POST /api/v1/confirmations/{id}/{verdict}`: `approve` or `deny`. An approval holds for the caller and the tool
@@ -34,25 +29,22 @@ pub(in super::super) async fn settle_confirmation(
     State(server): State<Arc<Server>>,
     Path((id, verdict)): Path<(String, String)>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, body) = request.into_parts();
-    let admitted = match admit(&server, &parts).await {
-        Ok(admitted) => admitted,
-        Err(refused) => return *refused,
-    };
-    let members = match object(&parts.headers, body).await {
-        Ok(members) => members,
-        Err(refused) => return *refused,
-    };
+    let admitted = admit(&server, &parts).await?;
+    let members = object(&parts.headers, body).await?;
     let verdict = match (verdict.as_str(), members.get("for").and_then(Value::as_str)) {
-        ("approve", None) if members.contains_key("for") => return wrong(),
+        ("approve", None) if members.contains_key("for") => return Err(wrong().into()),
         ("approve", None | Some("tool")) => Verdict::Grant,
         ("approve", Some("call")) => Verdict::Once,
-        ("approve", Some(_)) => return wrong(),
+        ("approve", Some(_)) => return Err(wrong().into()),
         ("deny", _) => Verdict::Deny,
-        _ => return failure(404, &ToolError::new(ErrorCode::NotFound, "Say `approve` or `deny`.")),
+        _ => {
+            let error = ToolError::new(ErrorCode::NotFound, "Say `approve` or `deny`.");
+            return Err(failure(404, &error).into());
+        }
     };
-    settled(admitted.gateway.settle_confirmation(&id, &admitted.who.subject, verdict))
+    Ok(settled(admitted.gateway.settle_confirmation(&id, &admitted.who.subject, verdict)))
 }
 
 /// `DELETE /api/v1/grants/{id}`: ends a grant before its time.
@@ -60,12 +52,9 @@ pub(in super::super) async fn revoke_grant(
     State(server): State<Arc<Server>>,
     Path(id): Path<String>,
     request: Request,
-) -> Response<Body> {
+) -> Answer {
     let (parts, _) = request.into_parts();
-    match admit(&server, &parts).await {
-        Ok(admitted) => settled(admitted.gateway.revoke_grant(&id)),
-        Err(refused) => *refused,
-    }
+    Ok(settled(admit(&server, &parts).await?.gateway.revoke_grant(&id)))
 }
 
 fn wrong() -> Response<Body> {

@@ -175,24 +175,7 @@ impl McpUpstream {
         let out = Outgoing { method, params: &params, name, progress: false };
         let max = self.config.read_bytes().max(limits::RESOURCE_INLINE_BYTES_MAX / 3 * 4);
         let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
-        let track = Track::default();
-        let asking = async {
-            let _slot = self.slots.acquire().await;
-            self.link.request(&asked, &track).await
-        };
-        let answer = tokio::select! {
-            biased;
-            answer = asking => answer,
-            () = call.cancel.cancelled() => {
-                self.link.cancel(&track);
-                return Err(UpstreamError::cancelled(track.sent(), true));
-            }
-            () = tokio::time::sleep_until(call.deadline.into()) => {
-                self.link.cancel(&track);
-                return Err(UpstreamError::timeout(self.name(), track.sent(), true));
-            }
-        };
-        let answer = answer.map_err(|f| f.into_error(self.name()));
+        let answer = self.exchange(&asked, &call.cancel, call.deadline).await;
         self.note(answer.as_ref().err());
         answer
     }

@@ -13,7 +13,7 @@ use super::encode::{Problem, percent};
 use super::parameter::Parameter;
 use super::security::{CredentialPlace, Requirement};
 use crate::call::{ErrorCode, HttpRequest, ToolError};
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// A part of a request that an argument fills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -221,5 +221,5 @@ pub(super) fn refused(argument: &str, problem: &str) -> ToolError {
 }
 
 fn pointer(argument: &str) -> String {
-    format!("/{}", argument.replace('~', "~0").replace('/', "~1"))
+    format!("/{}", json::pointer_token(argument))
 }
