@@ -133,8 +133,10 @@ async fn sees_inside(server: &Server, parts: &Parts) -> bool {
     !server.access.current().callers.needs_token() || admin::admin(server, parts).await.is_ok()
 }
 
-async fn metrics(State(server): State<Arc<Server>>) -> Response<Body> {
-    let text = server.requests.text(&server.mcp);
+async fn metrics(State(server): State<Arc<Server>>, request: Request) -> Response<Body> {
+    let (parts, _) = request.into_parts();
+    let names = sees_inside(&server, &parts).await;
+    let text = server.requests.text(&server.mcp, names);
     typed(200, "text/plain; version=0.0.4; charset=utf-8", Body::from(text))
 }
 

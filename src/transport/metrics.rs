@@ -42,8 +42,8 @@ impl Requests {
         }
     }
 
-    /// The whole text.
-    pub(super) fn text(&self, mcp: &Mcp) -> String {
+    /// The whole text; series that name tools only where `names` may be told.
+    pub(super) fn text(&self, mcp: &Mcp, names: bool) -> String {
         let mut out = String::new();
         head(&mut out, "docent_http_requests_total", "counter", "HTTP requests by path and status class.");
         for (path, row) in PATHS.iter().zip(&self.0) {
@@ -68,7 +68,9 @@ impl Requests {
         line(&mut out, format_args!("docent_sessions {}", mcp.session_count()));
         head(&mut out, "docent_event_streams", "gauge", "Event streams open now.");
         line(&mut out, format_args!("docent_event_streams {}", mcp.stream_count()));
-        saved(&mut out, &mcp.service().saved());
+        if names {
+            saved(&mut out, &mcp.service().saved());
+        }
         audit(&mut out, &mcp.service().audit().status());
         jobs(&mut out, mcp);
         let shadow = mcp.service().gateway().and_then(Gateway::shadow_counts);

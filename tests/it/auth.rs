@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::check::run;
-use crate::support::{TestHome, TestServer, docent, rpc};
+use crate::support::{TestHome, TestServer, docent, http, rpc};
 
 const PACK: &str =
     "kind = \"command\"\n[[tool]]\nid = \"hi\"\ndescription = \"Says hi.\"\nrun = [\"echo\", \"hi\"]\n";
@@ -47,6 +47,41 @@ fn a_printed_token_opens_the_server_and_nothing_else_does() {
     assert!(status == 401 && head.contains("invalid_token"), "{head}");
     assert_ne!(list(&server.url, Some("Basic YTpi")).0, 200);
     assert!(!server.log().contains(&token_a), "no token is logged");
+}
+
+#[test]
+fn metrics_name_tools_to_operators_only() {
+    let home = TestHome::with(&[("scripts/u/upstream.toml", PACK), ("policies/p.rhai", POLICY)]);
+    let (token_a, table_a) = token(&home, "alice", &["--scopes", "u:use"]);
+    let (token_b, table_b) = token(&home, "boss", &["--scopes", "docent:admin"]);
+    let main = format!("[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n{table_a}{table_b}");
+    home.write("docent.toml", &main);
+    let server = TestServer::start(home.path(), &[]);
+    let (alice, boss) = (format!("Bearer {token_a}"), format!("Bearer {token_b}"));
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "u_hi"),
+        ("authorization", &*alice),
+    ];
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "u_hi", "arguments": {}, "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let (_, _, answer) = rpc(&server.url, &headers, &call);
+    assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+    let metrics = |authorization: Option<&str>| {
+        let headers: Vec<_> = authorization.map(|a| ("authorization", a)).into_iter().collect();
+        let (status, _, text) = http(&server.url, "GET", "/metrics", &headers, "").unwrap();
+        assert!(status == 200 && text.contains("docent_tool_calls_total{outcome=\"completed\"} 1"), "{text}");
+        text
+    };
+    assert!(metrics(Some(&boss)).contains("docent_tool_reply_bytes_total{tool=\"u.hi\"}"));
+    for probe in [None, Some(&*alice), Some("Bearer wrong")] {
+        assert!(!metrics(probe).contains("u.hi"), "{probe:?}");
+    }
 }
 
 #[test]
