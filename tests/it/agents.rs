@@ -1,10 +1,8 @@
 //! Agents over real sockets, on both wires: rosters, opening, step-up, definitions, publishing, what is hidden.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::support::{TestHome, TestServer, http, root, rpc};
+use crate::support::{TestHome, TestServer, copy, http, root, rpc};
 use crate::wire_double::{Streaming, header, request, with_meta};
 
 /// A copy of the example home, which knows the server's own address.
@@ -14,18 +12,6 @@ pub(crate) fn example(extra: &str) -> TestHome {
     let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
     home.write("docent.toml", &format!("{main}\n{extra}"));
     home
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(|e| e.unwrap()) {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 /// One caller on one of the wires.

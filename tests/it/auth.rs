@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::check::run;
-use crate::support::{TestHome, TestServer, docent, http, rpc};
+use crate::support::{TestHome, TestServer, http, pipe, rpc};
 
 const PACK: &str =
     "kind = \"command\"\n[[tool]]\nid = \"hi\"\ndescription = \"Says hi.\"\nrun = [\"echo\", \"hi\"]\n";
@@ -108,16 +108,7 @@ fn a_pipe_speaks_for_one_named_caller() {
     let (code, _, err) = run(home.path(), &["serve", "--stdio"]);
     assert!(code == 64 && err.contains("--as NAME"), "{err}");
     let data = tempfile::tempdir().unwrap();
-    let mut child = docent()
-        .args(["serve", "--stdio", "--as", "alice", "--home"])
-        .arg(home.path())
-        .arg("--data")
-        .arg(data.path())
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = pipe(home.path(), data.path(), Some("alice"));
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}}});
     let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});

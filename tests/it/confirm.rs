@@ -1,11 +1,11 @@
 //! The confirm gate over real sockets and pipes: operators' answers, clients' answers, sealed state.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, Stdio};
+use std::process::ChildStdin;
 
 use serde_json::{Value, json};
 
-use crate::support::{TestHome, TestServer, docent, http, rpc};
+use crate::support::{TestHome, TestServer, http, pipe, rpc};
 use crate::wire_double::{Streaming, header, request, with_meta};
 
 const MAIN: &str = "[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n\
@@ -238,16 +238,7 @@ fn a_session_is_asked_on_the_stream_of_its_call() {
 fn a_pipe_is_asked_between_its_lines() {
     let home = home();
     let data = tempfile::tempdir().unwrap();
-    let mut child = docent()
-        .args(["serve", "--stdio", "--as", "alice", "--home"])
-        .arg(home.path())
-        .arg("--data")
-        .arg(data.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = pipe(home.path(), data.path(), Some("alice"));
     let mut stdin: ChildStdin = child.stdin.take().unwrap();
     let mut say = |message: &Value| writeln!(stdin, "{message}").unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

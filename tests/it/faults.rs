@@ -3,14 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{TestHome, TestServer, docent, http, rpc};
+use crate::support::{TestHome, TestServer, http, pipe, rpc};
 
 const SECRET: &str = "planted-s3cr3t-4711";
 
@@ -457,16 +456,7 @@ fn slow_home() -> TestHome {
 #[test]
 fn the_first_list_on_a_pipe_has_the_tools_of_upstreams_that_were_never_listed() {
     let (home, data) = (slow_home(), tempfile::tempdir().unwrap());
-    let mut child = docent()
-        .args(["serve", "--stdio", "--home"])
-        .arg(home.path())
-        .arg("--data")
-        .arg(data.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = pipe(home.path(), data.path(), None);
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta()}});
     let mut input = child.stdin.take().unwrap();
     writeln!(input, "{message}").unwrap();

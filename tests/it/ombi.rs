@@ -15,7 +15,7 @@ use docent::secret::{Reference, Resolver};
 use docent::upstream::connect;
 use serde_json::{Value, json};
 
-use crate::support::{TestHome, docent, root};
+use crate::support::{TestHome, copy, docent, root};
 use crate::upstream_http::serve;
 
 #[expect(dead_code, reason = "the example's own `main` is not called from here")]
@@ -31,19 +31,6 @@ enabled = ["ombi"]
 [[allow]]
 upstreams = ["ombi"]
 "#;
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
 
 /// A home that serves nothing but this pack, with a short patience.
 pub(crate) fn home() -> TestHome {

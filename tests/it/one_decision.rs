@@ -3,13 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::agents::without_date;
-use crate::support::{TestHome, TestServer, docent, rpc};
+use crate::support::{TestHome, TestServer, pipe, rpc};
 use crate::wire_double::{header, request, with_meta};
 
 const MAIN: &str = "[server]\nname = \"docent\"\n[upstreams]\nenabled = [\"u\"]\n\
@@ -127,16 +127,7 @@ struct Pipe {
 impl Pipe {
     fn open(home: &TestHome, stateless: bool) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let mut child = docent()
-            .args(["serve", "--stdio", "--as", "anonymous", "--home"])
-            .arg(home.path())
-            .arg("--data")
-            .arg(data.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = pipe(home.path(), data.path(), Some("anonymous"));
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut pipe = Self { child, stdin, lines, stateless, _data: data };

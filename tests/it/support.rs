@@ -13,6 +13,28 @@ pub(crate) fn docent() -> Command {
     command
 }
 
+/// `docent serve --stdio` on a home, with the caller of `--as` where one is given; its log goes nowhere.
+pub(crate) fn pipe(home: &Path, data: &Path, caller: Option<&str>) -> Child {
+    let mut command = docent();
+    command.args(["serve", "--stdio", "--home"]).arg(home).arg("--data").arg(data);
+    command.args(caller.map(|name| ["--as", name]).into_iter().flatten());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Copies a folder with everything below it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

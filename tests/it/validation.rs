@@ -14,7 +14,7 @@ use docent::secret::{Reference, Resolver};
 use docent::upstream::connect;
 use serde_json::{Value, json};
 
-use crate::support::{TestHome, root, tools};
+use crate::support::{TestHome, copy, root, tools};
 
 /// A result with the schema of its tool.
 pub(crate) struct Sample {
@@ -43,19 +43,6 @@ pub(crate) fn validate(samples: &[Sample]) {
     writer.join().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains(&format!("{} results", samples.len())), "{said:.3000}");
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 /// A home that serves some of the shipped packs to everybody.
