@@ -9,7 +9,7 @@ const PACK: &str =
     "kind = \"command\"\n[[tool]]\nid = \"hi\"\ndescription = \"Says hi.\"\nrun = [\"echo\", \"hi\"]\n";
 const POLICY: &str = "fn rules(p) { p.allow().upstream(\"u\").scopes([\"u:use\"]); }\n";
 
-fn token(home: &TestHome, name: &str, scopes: &[&str]) -> (String, String) {
+pub(crate) fn token(home: &TestHome, name: &str, scopes: &[&str]) -> (String, String) {
     let (code, out, _) = run(home.path(), &[&["token", "new", name, "--json"], scopes].concat());
     let made: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(code, 0);

@@ -47,6 +47,7 @@ mod upstream_mcp;
 mod upstream_real;
 mod upstream_registry;
 mod upstream_support;
+mod usage;
 mod validation;
 mod wire_boundary;
 mod wire_double;

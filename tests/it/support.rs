@@ -118,6 +118,11 @@ impl TestServer {
         self.child.id()
     }
 
+    /// Its data directory.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
     /// What it wrote to stderr so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.data.path().join("docent.log")).unwrap_or_default()
