@@ -4,10 +4,11 @@
 
 pub mod tokens;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -375,6 +376,30 @@ pub struct McpReply {
     pub meta: Option<Box<RawValue>>,
 }
 
+/// The text of a content block of the type `text`; `None` for every other block. Borrowed from the block where
+/// no escape stands in it: texts are most of what upstreams answer, and this is all that is read of them.
+pub fn text_of_block(block: &RawValue) -> Option<Cow<'_, str>> {
+    // A type of its own: within an `Option` serde always copies a `Cow`.
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    #[derive(Deserialize)]
+    struct Block<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+        #[serde(borrow, default)]
+        text: Option<Text<'a>>,
+    }
+    match serde_json::from_str::<Block<'_>>(block.get()) {
+        Ok(block) => block.text.filter(|_| block.kind == "text").map(|text| text.0),
+        // A member of another type, or one that stands there twice: read as leniently as everything else.
+        Err(_) => {
+            let block: Value = serde_json::from_str(block.get()).ok()?;
+            (block.get("type")? == "text")
+                .then(|| block.get("text")?.as_str().map(str::to_owned).map(Cow::Owned))?
+        }
+    }
+}
+
 /// What came of a call. Every consumer matches it whole.
 #[derive(Debug, Clone)]
 pub enum ToolOutcome {
@@ -422,6 +447,28 @@ mod tests {
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::parse(code.as_str()), Some(code));
             assert_eq!(serde_json::to_value(code).unwrap(), Value::from(code.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_block_is_read_leniently_and_borrowed_where_it_can_be() {
+        let text = |block: &str| {
+            let raw = RawValue::from_string(block.to_owned()).unwrap();
+            text_of_block(&raw).map(|t| (t.to_string(), matches!(t, Cow::Borrowed(_))))
+        };
+        assert_eq!(text(r#"{"type":"text","text":"a b","x":1}"#), Some(("a b".to_owned(), true)));
+        assert_eq!(text(r#"{"text":"a\nb","type":"text"}"#), Some(("a\nb".to_owned(), false)));
+        // The last one counts, as for every reader of JSON values: no text escapes the scrubber.
+        assert_eq!(text(r#"{"type":"text","text":"a","text":"b"}"#), Some(("b".to_owned(), false)));
+        for other in [
+            r#"{"type":"image","text":"a"}"#,
+            r#"{"type":"text"}"#,
+            r#"{"text":"a"}"#,
+            r#"{"type":"text","text":7}"#,
+            "[]",
+            "7",
+        ] {
+            assert_eq!(text(other), None, "{other}");
         }
     }
 }

@@ -17,7 +17,7 @@ use super::log::{Log, Pending, Written};
 use super::recent::{Query, Recent, RecentRecord};
 use super::settings::{ArgumentDetail, AuditSettings};
 use crate::clock::Clock;
-use crate::json::Object;
+use crate::json::{self, Object};
 
 /// Records that wait for the writer: some tenths of a second of a very busy server, a few MiB.
 const QUEUE: usize = 8_192;
@@ -111,13 +111,16 @@ impl Audit {
         self.0.is_some()
     }
 
-    /// What is to be recorded of arguments. Work it out before a call consumes them.
-    pub fn arguments(&self, arguments: &Object) -> ArgumentSummary {
+    /// What is to be recorded of arguments, and their compact JSON where that takes it. Work it out before a call
+    /// consumes them.
+    pub fn arguments(&self, arguments: &Object) -> (ArgumentSummary, Option<String>) {
         match &self.0 {
             Some(inner) if inner.settings.arguments != ArgumentDetail::None => {
-                ArgumentSummary::of(arguments, &inner.argument_key, inner.settings.arguments)
+                let text = json::to_text(arguments);
+                let detail = inner.settings.arguments;
+                (ArgumentSummary::of(arguments, &text, &inner.argument_key, detail), Some(text))
             }
-            _ => ArgumentSummary::default(),
+            _ => (ArgumentSummary::default(), None),
         }
     }
 

@@ -20,15 +20,18 @@ pub(super) fn check(
     validators: &Validators,
     tool: &str,
     schema: &SchemaText,
-    arguments: &Object,
+    arguments: &mut Object,
     places: &[&str],
 ) -> Result<(), ToolError> {
-    // The validator wants a value; moving the map in and out would need `&mut`, so it is copied.
-    let value = Value::Object(arguments.clone());
+    // The validator wants a value: the map is lent to one, not copied.
+    let value = Value::Object(std::mem::take(arguments));
     let checked = validators.check(schema, &value).map(|mut problems| {
         problems.retain(|p| !places.iter().any(|place| is_at(&p.pointer, place)));
         problems
     });
+    if let Value::Object(map) = value {
+        *arguments = map;
+    }
     match checked {
         Ok(problems) if problems.is_empty() => Ok(()),
         Ok(problems) => Err(refusal(tool, &schema.value(), arguments, problems)),
@@ -125,7 +128,10 @@ mod tests {
             "required": ["query"],
             "additionalProperties": false,
         }));
-        check(&Validators::default(), "git.log", &schema, arguments.as_object().unwrap(), &[]).unwrap_err()
+        let mut given = arguments.as_object().unwrap().clone();
+        let error = check(&Validators::default(), "git.log", &schema, &mut given, &[]).unwrap_err();
+        assert_eq!(&Value::Object(given), arguments, "they are given back");
+        error
     }
 
     #[test]
@@ -149,6 +155,6 @@ mod tests {
     #[test]
     fn a_schema_that_does_not_compile_stops_nothing() {
         let schema = SchemaText::of(&json!({"$ref": "http://127.0.0.1:1/x.json"}));
-        assert_eq!(check(&Validators::default(), "x", &schema, &Object::new(), &[]), Ok(()));
+        assert_eq!(check(&Validators::default(), "x", &schema, &mut Object::new(), &[]), Ok(()));
     }
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::call::{McpReply, ReplyBody, UpstreamReply};
+use crate::call::{McpReply, ReplyBody, UpstreamReply, text_of_block};
 use crate::catalog::Tool;
 use crate::files::FileMeta;
 use crate::limits;
@@ -55,6 +55,10 @@ impl Gateway {
         let mut content = Vec::with_capacity(mcp.content.len());
         let mut kept = Vec::new();
         for raw in std::mem::take(&mut mcp.content) {
+            if text_of_block(&raw).is_some() {
+                content.push(raw);
+                continue;
+            }
             let mut block: Value = serde_json::from_str(raw.get()).unwrap_or_default();
             let room = kept.len() < limits::COMMAND_FILES_MAX && self.files().are_kept();
             let found = if room { file_of(&block, tool, kept.len(), is_command) } else { None };

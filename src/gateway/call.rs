@@ -68,9 +68,10 @@ impl Gateway {
         let Some((no, tool)) = view.find(&call.tool) else { return record.refused(CallAnswer::UnknownTool) };
         record.tool(tool);
         let mut call = call;
-        if let Err(e) = self.resolve_results(view, &ctx.principal, &mut call.arguments).await {
-            return record.refused(e.into());
-        }
+        let resolved = match self.resolve_results(view, &ctx.principal, &mut call.arguments).await {
+            Ok(resolved) => resolved,
+            Err(e) => return record.refused(e.into()),
+        };
         let files = match self.file_arguments(ctx, &call.arguments).await {
             Ok(files) => files,
             Err(e) => return record.refused(e.into()),
@@ -82,7 +83,7 @@ impl Gateway {
             shadow.observe(view.catalog(), &ctx.principal, no, &call.arguments, (&decision, at));
         }
         let (permit, confirmed) =
-            match self.permitted(ctx, view, (no, tool), (&call, &files), &place, decision) {
+            match self.permitted(ctx, view, (no, tool), (&mut call, &files), &place, decision) {
                 Ok(permitted) => permitted,
                 Err(answer) => return record.refused(*answer),
             };
@@ -108,6 +109,7 @@ impl Gateway {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
+        decided.arguments = record.take_arguments().filter(|_| !resolved && files.is_empty()).map(Arc::from);
         match self.put_files(&files, &mut call.arguments, tool, view).await {
             Ok(lent) => decided.lent = Arc::new(lent),
             Err(e) => return record.refused(e.into()),
@@ -134,16 +136,17 @@ impl Gateway {
         ctx: &RequestContext,
         view: &View,
         (no, tool): (ToolNo, &Tool),
-        (call, files): (&ToolCall, &[FileArgument]),
+        (call, files): (&mut ToolCall, &[FileArgument]),
         place: &Reentry,
         decision: Decision,
     ) -> Result<(Permit, Option<Value>), Box<CallAnswer>> {
-        let ready = || self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()));
+        if matches!(decision, Decision::Permit(_) | Decision::Confirm(_)) {
+            // Nobody is asked about a call that cannot be made.
+            self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()))?;
+        }
         match decision {
-            Decision::Permit(permit) => ready().map(|()| (permit, None)),
+            Decision::Permit(permit) => Ok((permit, None)),
             Decision::Confirm(asked) => {
-                // Nobody is asked about a call that cannot be made.
-                ready()?;
                 let confirmed =
                     self.confirmed(ctx, view, (no, tool), call, (&asked, place.is_outermost()))?;
                 place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
@@ -153,10 +156,15 @@ impl Gateway {
         }
     }
 
-    fn ready_to_send(&self, tool: &Tool, call: &ToolCall, files: &[FileArgument]) -> Result<(), ToolError> {
+    fn ready_to_send(
+        &self,
+        tool: &Tool,
+        call: &mut ToolCall,
+        files: &[FileArgument],
+    ) -> Result<(), ToolError> {
         let places: Vec<&str> = files.iter().map(|f| &*f.place).collect();
         let schema = &tool.input_schema;
-        arguments::check(self.validators(), &tool.wire_name, schema, &call.arguments, &places)?;
+        arguments::check(self.validators(), &tool.wire_name, schema, &mut call.arguments, &places)?;
         match &tool.availability {
             Availability::Available => Ok(()),
             Availability::Unavailable(reason) => Err(ToolError::new(
@@ -185,6 +193,7 @@ impl Gateway {
             ctx: ctx.clone(),
             tool: tool.clone(),
             lent: Arc::default(),
+            arguments: None,
             projection,
             fields,
             withheld,

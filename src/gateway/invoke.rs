@@ -40,6 +40,8 @@ pub(super) struct Decided {
     pub(super) permit: Permit,
     /// Copies of files that the arguments name; gone when the last clone of this is.
     pub(super) lent: Arc<Lent>,
+    /// The arguments' compact JSON as they came in, if nothing was put into them since.
+    pub(super) arguments: Option<Arc<str>>,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     /// How long the upstream may take, once there is a slot for the call.
@@ -104,6 +106,7 @@ impl Decided {
             correlation_id: &self.ctx.correlation_id,
             read_only: self.tool.annotations.is_read_only(),
             lent: &self.lent.paths,
+            arguments: self.arguments.as_deref().filter(|_| self.projection.is_none()),
         };
         let asking = upstream.invoke(call);
         match self.within_time(gateway, asking, (deadline, &cancel)).await {

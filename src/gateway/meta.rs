@@ -31,10 +31,10 @@ pub(super) async fn call(
     ctx: &RequestContext,
     view: View,
     tool: MetaTool,
-    given: Object,
+    mut given: Object,
 ) -> CallAnswer {
     let name = tool.wire_name(view.server());
-    if let Err(e) = arguments::check(gateway.validators(), &name, &input_schema(tool), &given, &[]) {
+    if let Err(e) = arguments::check(gateway.validators(), &name, &input_schema(tool), &mut given, &[]) {
         return e.into();
     }
     let answer = match tool {

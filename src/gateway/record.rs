@@ -27,6 +27,8 @@ pub(super) struct Record {
     clock: Clock,
     started: Instant,
     entry: Option<Box<CallEntry>>,
+    /// The arguments' compact JSON, where the record took it.
+    arguments: Option<String>,
 }
 
 impl Gateway {
@@ -39,6 +41,7 @@ impl Gateway {
         via: Via,
     ) -> Record {
         let audit = self.audit().clone();
+        let (summary, arguments) = audit.arguments(&call.arguments);
         let entry = audit.is_on().then(|| {
             Box::new(CallEntry {
                 request: Arc::clone(&ctx.correlation_id),
@@ -49,7 +52,7 @@ impl Gateway {
                 decision: "unknown",
                 rule: RuleRef { file: Arc::from(""), line: 0 },
                 generation: view.snapshot.generation,
-                arguments: audit.arguments(&call.arguments),
+                arguments: summary,
                 outcome: Outcome::Error,
                 code: ABANDONED,
                 duration: Duration::ZERO,
@@ -60,7 +63,7 @@ impl Gateway {
                 job: None,
             })
         });
-        Record { audit, clock: self.clock().clone(), started: self.clock().now(), entry }
+        Record { audit, clock: self.clock().clone(), started: self.clock().now(), entry, arguments }
     }
 }
 
@@ -69,6 +72,11 @@ impl Record {
         if let Some(entry) = &mut self.entry {
             edit(entry);
         }
+    }
+
+    /// The arguments' compact JSON as they came in, where the record took it: it need not be made twice.
+    pub(super) fn take_arguments(&mut self) -> Option<String> {
+        self.arguments.take()
     }
 
     /// The tool that was meant.

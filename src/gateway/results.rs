@@ -172,16 +172,16 @@ impl Gateway {
     }
 
     /// Replaces every `{"$result": id, "path": pointer}` in the arguments by what was kept. Done before policy
-    /// sees the arguments and before they are validated: both judge what is really sent.
+    /// sees the arguments and before they are validated: both judge what is really sent. Whether there was one.
     pub(super) async fn resolve_results(
         &self,
         view: &View,
         who: &Principal,
         arguments: &mut Object,
-    ) -> Result<(), ToolError> {
+    ) -> Result<bool, ToolError> {
         let mut found = references::find(arguments, limits::RESULT_REFERENCES_MAX, reference);
         if found.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         if found.len() > limits::RESULT_REFERENCES_MAX {
             let message = format!(
@@ -201,7 +201,7 @@ impl Gateway {
         if let Value::Object(resolved) = whole {
             *arguments = resolved;
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn resolved(

@@ -137,11 +137,17 @@ impl Gateway {
         View::of(self, ctx).mode
     }
 
-    /// The input schema of a tool as this caller is shown it; nothing for one that is unknown or hidden.
-    pub fn shown_schema(&self, ctx: &RequestContext, tool: &str) -> Option<SchemaText> {
-        let view = View::of(self, ctx);
+    /// The input schema of a tool as this caller is shown it, if it holds a word; nothing for one that is unknown
+    /// or hidden. Almost no schema does, so that is looked at before anything is worked out for the caller.
+    pub fn shown_schema_with(&self, ctx: &RequestContext, tool: &str, word: &str) -> Option<SchemaText> {
+        let snapshot = self.snapshot();
+        let known = snapshot.catalog.lookup(tool);
+        if known.is_some_and(|(_, tool)| !tool.wire_schema.as_str().contains(word)) {
+            return None;
+        }
+        let view = View::over(self, ctx, Arc::clone(&snapshot));
         match MetaTool::of(view.server(), tool) {
-            Some(own) => Some(meta::input_schema(own)),
+            Some(own) => Some(meta::input_schema(own)).filter(|schema| schema.as_str().contains(word)),
             None => view.find(tool).map(|(_, tool)| tool.wire_schema.clone()),
         }
     }

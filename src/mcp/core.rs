@@ -87,14 +87,15 @@ impl Answer {
 /// Correlation ids: unique over restarts, in order within one.
 #[derive(Debug)]
 struct Correlation {
-    prefix: u32,
+    /// Eight hexadecimal digits and a dash.
+    prefix: String,
     next: AtomicU64,
 }
 
 impl Mcp {
     /// A server over the use cases.
     pub fn new(service: Arc<dyn Service>, clock: Clock) -> Arc<Self> {
-        let prefix = getrandom::u32().unwrap_or_default();
+        let prefix = format!("{:08x}-", getrandom::u32().unwrap_or_default());
         Arc::new(Self {
             service,
             sessions: Sessions::new(clock),
@@ -140,7 +141,10 @@ impl Mcp {
     /// A new correlation id.
     pub fn correlation_id(&self) -> Arc<str> {
         let n = self.correlation.next.fetch_add(1, Ordering::Relaxed);
-        Arc::from(format!("{:08x}-{n}", self.correlation.prefix))
+        let mut id = String::with_capacity(32);
+        id.push_str(&self.correlation.prefix);
+        id.push_str(&n.to_string());
+        Arc::from(id)
     }
 
     /// `serverInfo`.

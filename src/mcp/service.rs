@@ -134,9 +134,7 @@ impl Service for Gateway {
     }
 
     fn header_params(&self, ctx: &RequestContext, tool: &str) -> Vec<HeaderParam> {
-        // Almost no schema has the keyword: none is parsed for nothing.
-        let schema = self.shown_schema(ctx, tool).filter(|s| s.as_str().contains(KEYWORD));
-        schema.map(|s| header_params(&s.value())).unwrap_or_default()
+        self.shown_schema_with(ctx, tool, KEYWORD).map(|s| header_params(&s.value())).unwrap_or_default()
     }
 
     fn surface(&self, ctx: &RequestContext) -> Surface {

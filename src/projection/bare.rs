@@ -12,6 +12,7 @@ use super::scrub::scrub;
 use super::{CallFacts, ResultBudget, Shaped};
 use crate::call::{
     ErrorCode, McpReply, Omission, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply,
+    text_of_block,
 };
 use crate::json::{self as bounded, JsonText};
 
@@ -230,13 +231,11 @@ impl Bare<'_> {
         let structured = mcp.structured.as_ref().and_then(|s| self.mcp_structured(s));
         let (mut texts, mut others) = (self.budget.text_bytes, BLOCK_BYTES_MAX);
         for (i, raw_block) in mcp.content.iter().enumerate() {
-            let block: Value = serde_json::from_str(raw_block.get()).unwrap_or_default();
-            let text = block.get("text").and_then(Value::as_str);
-            if let (Some("text"), Some(text)) = (block.get("type").and_then(Value::as_str), text) {
-                if structured.as_ref().is_some_and(|s| says_the_same(text, s)) {
+            if let Some(text) = text_of_block(raw_block) {
+                if structured.as_ref().is_some_and(|s| says_the_same(&text, s)) {
                     continue;
                 }
-                self.mcp_text_block(&block, raw_block, text, &mut texts);
+                self.mcp_text_block(raw_block, &text, &mut texts);
             } else if raw_block.get().len() <= others {
                 others -= raw_block.get().len();
                 self.result.blocks.push(raw_block.clone());
@@ -271,7 +270,7 @@ impl Bare<'_> {
         JsonText::parse(scrub(&compact).into_owned()).ok()
     }
 
-    fn mcp_text_block(&mut self, block: &Value, raw_block: &RawValue, text: &str, left: &mut usize) {
+    fn mcp_text_block(&mut self, raw_block: &RawValue, text: &str, left: &mut usize) {
         // The whole answer is kept once for all its blocks, not each text for itself.
         let cut = cut_text(text, *left, None);
         *left = left.saturating_sub(cut.text.len());
@@ -279,7 +278,7 @@ impl Bare<'_> {
             self.result.blocks.push(raw_block.to_owned());
             return;
         }
-        let mut block = block.clone();
+        let mut block: Value = serde_json::from_str(raw_block.get()).unwrap_or_default();
         if let Some(slot) = block.get_mut("text") {
             *slot = Value::from(cut.text.as_ref());
         }

@@ -49,6 +49,11 @@ impl SchemaText {
         serde_json::from_str(&self.0).ok()
     }
 
+    /// Where the text stands: the same for all clones, and nobody else's as long as one of them lives.
+    pub(super) fn address(&self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
     /// Bytes of the text.
     pub fn len(&self) -> usize {
         self.0.len()

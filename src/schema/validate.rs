@@ -28,7 +28,25 @@ pub struct SchemaProblem {
 /// Compiles schemas on first use and shares them by content across tools and generations.
 #[derive(Debug, Default)]
 pub struct Validators {
-    compiled: Mutex<HashMap<blake3::Hash, Arc<jsonschema::Validator>>>,
+    compiled: Mutex<Compiled>,
+}
+
+#[derive(Debug, Default)]
+struct Compiled {
+    /// By where the text stands, so that a call does not hash its schema. The text is held: while it stands here
+    /// no other one can have its address.
+    by_address: HashMap<usize, (SchemaText, Arc<jsonschema::Validator>)>,
+    by_content: HashMap<blake3::Hash, Arc<jsonschema::Validator>>,
+}
+
+impl Compiled {
+    fn keep(&mut self, schema: &SchemaText, key: blake3::Hash, validator: &Arc<jsonschema::Validator>) {
+        if self.by_address.len() >= VALIDATORS_MAX {
+            *self = Self::default();
+        }
+        self.by_address.insert(schema.address(), (schema.clone(), Arc::clone(validator)));
+        self.by_content.insert(key, Arc::clone(validator));
+    }
 }
 
 impl Validators {
@@ -46,16 +64,17 @@ impl Validators {
     }
 
     fn validator(&self, schema: &SchemaText) -> Result<Arc<jsonschema::Validator>, String> {
-        let key = blake3::hash(schema.as_str().as_bytes());
-        if let Some(found) = self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = compiled().by_address.get(&schema.address()) {
             return Ok(Arc::clone(found));
         }
-        let validator = Arc::new(compile(&schema.value())?);
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.len() >= VALIDATORS_MAX {
-            compiled.clear();
-        }
-        compiled.insert(key, Arc::clone(&validator));
+        let key = blake3::hash(schema.as_str().as_bytes());
+        let known = compiled().by_content.get(&key).map(Arc::clone);
+        let validator = match known {
+            Some(known) => known,
+            None => Arc::new(compile(&schema.value())?),
+        };
+        compiled().keep(schema, key, &validator);
         Ok(validator)
     }
 }

@@ -65,6 +65,8 @@ pub struct Invocation<'a> {
     pub read_only: bool,
     /// Copies of the caller's files that stand as paths in the arguments.
     pub lent: &'a [PathBuf],
+    /// The compact JSON of [`UpstreamRequest::Arguments`], where the caller has it already.
+    pub arguments: Option<&'a str>,
 }
 
 /// Whether the same request may be sent again.

@@ -224,11 +224,14 @@ impl McpUpstream {
         let UpstreamRequest::Arguments(arguments) = &call.request else {
             return Err(UpstreamError::internal("an MCP server takes arguments, not an HTTP request"));
         };
-        let mut params = String::with_capacity(256);
+        let mut params = String::with_capacity(256 + call.arguments.map_or(0, str::len));
         params.push_str(r#""name":"#);
         params.push_str(&json::to_text(call.name));
         params.push_str(r#","arguments":"#);
-        params.push_str(&json::to_text(arguments));
+        match call.arguments {
+            Some(text) => params.push_str(text),
+            None => params.push_str(&json::to_text(arguments)),
+        }
         let out = Outgoing {
             method: "tools/call",
             params: &params,

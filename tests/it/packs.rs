@@ -79,6 +79,7 @@ impl Served {
             correlation_id: "case",
             read_only: true,
             lent: &[],
+            arguments: None,
         });
         let shaped = self.shape(&reply.await.unwrap_or_else(|e| panic!("{}: {e}", self.tool.id)), &args);
         if let ToolOutcome::Completed(result) = &shaped.outcome

@@ -133,6 +133,7 @@ impl TestUpstream {
                 correlation_id: "test-1",
                 read_only: how.read_only,
                 lent: &[],
+                arguments: None,
             })
             .await
     }
