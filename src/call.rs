@@ -363,7 +363,7 @@ fn remove_raw(raw: &mut Box<RawValue>, secrets: &[Secret]) {
     }
 }
 
-/// A `CallToolResult` of an upstream MCP server.
+/// A `CallToolResult` of an upstream MCP server, or what came of a run that brought files.
 #[derive(Debug, Clone, Default)]
 pub struct McpReply {
     /// The content blocks, each as raw JSON.
@@ -374,6 +374,24 @@ pub struct McpReply {
     pub is_error: bool,
     /// `_meta` of the result.
     pub meta: Option<Box<RawValue>>,
+    /// The files that were kept of a program's run or of a body of bytes; `None` for an answer of an MCP server,
+    /// whose form is its own.
+    pub artifacts: Option<Vec<Artifact>>,
+}
+
+/// A file that a call brought, kept for its caller (seed 000).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Artifact {
+    /// Its id: the end of `docent://files/…`, and what `{"$file": id}` takes.
+    pub id: String,
+    /// Its name, made safe.
+    pub name: String,
+    /// Its media type.
+    pub mime: String,
+    /// Its bytes.
+    pub size: u64,
+    /// Where it is read over HTTP: below the server's public address where that is known, else a path.
+    pub url: String,
 }
 
 /// The text of a content block of the type `text`; `None` for every other block. Borrowed from the block where
@@ -422,6 +440,23 @@ pub struct ToolResult {
     pub meta: Option<Value>,
     /// Whether the result is marked as an error although it was delivered (an upstream's own `isError`).
     pub is_error: bool,
+    /// Whether the structured half is the form of tools that have none of their own (seed 000: `text`, `data`,
+    /// `artifacts`, …), and so its `text` is a text as it came.
+    pub is_plain: bool,
+}
+
+impl ToolResult {
+    /// Of the form of tools that have none of their own: the text or JSON that came, with its media type, where
+    /// there is one.
+    pub fn plain_body(&self) -> Option<(String, String)> {
+        let value = self.structured.as_ref().filter(|_| self.is_plain)?.value();
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        match (text("text"), value.get("data")) {
+            (Some(body), _) => Some((body, text("text_mime").unwrap_or_default())),
+            (None, None | Some(Value::Null)) => None,
+            (None, Some(data)) => Some((crate::json::to_text(data), "application/json".to_owned())),
+        }
+    }
 }
 
 /// One thing that was left out of an answer: what, how many, why, and the way to it.

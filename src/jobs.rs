@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::schema::SchemaText;
 
-pub use job::{Job, JobState, JobView, Progress};
+pub use job::{INPUT_REQUIRED, Job, JobState, JobView, Progress};
 pub use lane::{Full, Lane, Slot, Turn};
 pub use table::{Claimed, JobCounts, Jobs, Replay, TooMany};
 
@@ -30,7 +30,7 @@ pub fn or_running(schema: &SchemaText) -> SchemaText {
         "description": "The call goes on as a job.",
         "properties": {
             "job_id": {"type": "string"},
-            "status": {"enum": [JobState::Queued.as_str(), JobState::Running.as_str()]},
+            "status": {"enum": [JobState::Queued.as_str(), JobState::Running.as_str(), INPUT_REQUIRED]},
             "progress": {"type": "number"},
         },
         "required": ["job_id", "status", "progress"],

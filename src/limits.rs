@@ -162,6 +162,9 @@ pub const REPLAY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const REQUEST_KEY_BYTES_MAX: usize = 256;
 /// How long a keyed call goes on after its last caller's connection was lost, for the caller to come back to it.
 pub const REJOIN_TIME: Duration = Duration::from_secs(10);
+/// How long a job waits for an answer of its caller's client: a person has to see the question, and what a script was
+/// answered before is believed for ten minutes.
+pub const JOB_ANSWER_TIME: Duration = Duration::from_mins(9);
 /// How long a call of a client with the tasks extension is waited for before it becomes a task: what ends sooner
 /// is cheaper for both sides as a plain result.
 pub const TASK_WAIT: Duration = Duration::from_millis(500);

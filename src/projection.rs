@@ -16,6 +16,7 @@ mod host;
 mod keep;
 mod lines;
 mod made;
+mod plain;
 mod plan;
 mod pointer;
 mod projector;
@@ -34,14 +35,16 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod upload;
 mod view;
 
-pub use api::{CallFacts, PackSources, ResultBudget, ScriptCalls, Shaped};
+pub use api::{CallFacts, Elapsed, PackSources, ResultBudget, ScriptCalls, Shaped};
 pub use bare::unprojected;
 pub use coverage::{Coverage, CoveredFunction};
 pub use engine::Projection;
 pub use host::reference;
 pub use keep::{Keeping, Kept, Part, PartError, RESULT_META, RESULT_URI, at, part};
+pub use plain::PLAIN_SCHEMA;
 pub use projector::Projector;
 pub use scrub::scrub;
 pub use select::{FIELD_BYTES_MAX, FIELDS_MAX, Fields};

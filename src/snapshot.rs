@@ -27,13 +27,15 @@ pub use settings::{Budgets, ServerSettings};
 pub use watch::{HomeWatch, watch};
 
 use crate::auth::Authenticator;
-use crate::catalog::{Catalog, Hash, ToolContract};
+use crate::catalog::{Catalog, Hash, Tool, ToolContract};
 use crate::cursor::Digest;
 use crate::id::{Generation, ToolNo, UpstreamId};
 use crate::jobs::Lane;
 use crate::policy::{PolicySet, Shadow};
+use crate::projection::Projection;
 use crate::search::ToolIndex;
 use crate::upstream::UpstreamSet;
+use crate::upstream::config::KindConfig;
 
 /// One generation, immutable. One `Arc` of it serves one request.
 #[derive(Debug)]
@@ -72,6 +74,16 @@ impl Snapshot {
     /// How a tool's calls are made.
     pub fn plan(&self, tool: ToolNo) -> Option<&CallPlan> {
         self.plans.get(tool.index())
+    }
+
+    /// Whether the tool's results take the form of tools that have none of their own (seed 000). An MCP server's
+    /// answers keep the form that it gave them.
+    pub fn is_plain(&self, tool: &Tool, projection: Option<&Projection>) -> bool {
+        let kind = || self.upstreams.config(tool.upstream.as_str()).map(|config| &config.kind);
+        match projection {
+            Some(projection) => projection.is_plain() && !matches!(kind(), Some(KindConfig::Mcp(_))),
+            None => !matches!(kind(), None | Some(KindConfig::Mcp(_) | KindConfig::Catalog(_))),
+        }
     }
 
     /// Whether this generation was built with what the upstream brings. An upstream may have answered just now,

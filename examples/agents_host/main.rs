@@ -110,9 +110,9 @@ async fn walk(url: &str, wire: Wire) -> Result<(), Failed> {
 
     println!("4. run it, through tools/call");
     let failed = alice.call(&tools[0]["name"], json!({})).await?;
-    let first = failed["structuredContent"]["pipelines"][0]["id"].clone();
+    let first = failed["structuredContent"]["data"]["pipelines"][0]["id"].clone();
     let log = alice.call(&tools[1]["name"], json!({ "id": first })).await?;
-    check(log["structuredContent"]["log"].is_array(), "the log of the first failed pipeline")?;
+    check(log["structuredContent"]["data"]["log"].is_array(), "the log of the first failed pipeline")?;
 
     per_caller(url, wire, &alice).await?;
     let broad = step_up(url, wire, &alice, &cache).await?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::open::{self, Opened, Reach};
-use super::{Context, Failure, Output};
+use super::{Context, Failure, Output, failure};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::{CallAnswer, RequestContext, challenge_error};
 use crate::json::{self, Object};
@@ -81,7 +81,12 @@ pub(super) fn print(out: &mut Output, outcome: ToolOutcome, tool: &str, json: bo
     match outcome {
         ToolOutcome::Failed(error) => Err(Failure::failed(error)),
         ToolOutcome::Completed(result) => {
-            match (&result.structured, &result.text) {
+            let plain = result.structured.as_ref().filter(|_| result.is_plain).map(json::JsonText::value);
+            let text = plain.as_ref().and_then(|p| p.get("text")?.as_str()).or(result.text.as_deref());
+            for warning in plain.iter().filter_map(|p| p.get("warnings")?.as_array()).flatten() {
+                failure::say(format_args!("warning: {}", warning.as_str().unwrap_or_default()));
+            }
+            match (result.structured.as_ref().filter(|_| text.is_none()), text) {
                 (Some(structured), _) => out.json(&structured.value())?,
                 (None, Some(text)) => out.line(text.strip_suffix('\n').unwrap_or(text))?,
                 (None, None) => {}

@@ -213,6 +213,9 @@ fn reply_value(
             if let (Some(structured), Some(map)) = (&mcp.structured, result.as_object_mut()) {
                 map.insert("structuredContent".to_owned(), raw(structured));
             }
+            if let (Some(_), Some(map)) = (&mcp.artifacts, result.as_object_mut()) {
+                map.insert("artifacts".to_owned(), json!([]));
+            }
             out.insert("mcp".to_owned(), result);
         }
         ReplyBody::Bytes { media_type, bytes } => {

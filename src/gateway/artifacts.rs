@@ -7,13 +7,12 @@ use base64::Engine as _;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::call::{McpReply, ReplyBody, UpstreamReply, text_of_block};
+use crate::call::{Artifact, McpReply, ReplyBody, UpstreamReply, text_of_block};
 use crate::catalog::Tool;
 use crate::files::FileMeta;
 use crate::limits;
 use crate::media;
 use crate::snapshot::Snapshot;
-use crate::upstream::config::KindConfig;
 
 use super::offers::rename;
 use super::{Gateway, RequestContext};
@@ -39,12 +38,6 @@ impl Gateway {
         tool: &Tool,
         reply: &mut UpstreamReply,
     ) {
-        let config = snapshot.upstreams.config(tool.upstream.as_str());
-        let (is_mcp, is_command) = match config.map(|c| &c.kind) {
-            Some(KindConfig::Mcp(_)) => (true, false),
-            Some(KindConfig::Command(_)) => (false, true),
-            _ => (false, false),
-        };
         if reply.status < 400
             && let Some(found) = binary_body(&reply.body, tool)
         {
@@ -52,6 +45,7 @@ impl Gateway {
             return;
         }
         let ReplyBody::Mcp(mcp) = &mut reply.body else { return };
+        let is_run = mcp.artifacts.is_some();
         let mut content = Vec::with_capacity(mcp.content.len());
         let mut kept = Vec::new();
         for raw in std::mem::take(&mut mcp.content) {
@@ -61,9 +55,9 @@ impl Gateway {
             }
             let mut block: Value = serde_json::from_str(raw.get()).unwrap_or_default();
             let room = kept.len() < limits::COMMAND_FILES_MAX && self.files().are_kept();
-            let found = if room { file_of(&block, tool, kept.len(), is_command) } else { None };
+            let found = if room { file_of(&block, tool, kept.len(), is_run) } else { None };
             let Some(found) = found else {
-                if is_mcp && is_link(&block) {
+                if !is_run && is_link(&block) {
                     rename(tool.upstream.as_str(), &mut block);
                     content.extend(as_raw(&block));
                 } else {
@@ -89,8 +83,8 @@ impl Gateway {
             }
         }
         mcp.content = content;
-        if is_command && !kept.is_empty() {
-            self.tell_of(&mut mcp.structured, &kept);
+        if is_run {
+            mcp.artifacts = Some(kept.iter().map(|file| artifact(snapshot, file)).collect());
         }
     }
 
@@ -127,31 +121,27 @@ impl Gateway {
                 return;
             }
         };
-        let text = format!("{} bytes of {}, kept as the file `{}`", file.size, file.mime, file.name);
         let mut content = Vec::new();
-        content.extend(as_raw(&json!({ "type": "text", "text": text })));
         if found.stays && found.bytes.len() <= INLINE_BYTES_MAX / 4 * 3 {
             let kind = found.mime.split('/').next().unwrap_or_default();
             let data = base64::engine::general_purpose::STANDARD.encode(&found.bytes);
             content.extend(as_raw(&json!({ "type": kind, "data": data, "mimeType": found.mime })));
         }
         content.extend(as_raw(&link(&file)));
-        reply.body = ReplyBody::Mcp(McpReply { content, ..McpReply::default() });
+        let artifacts = Some(vec![artifact(snapshot, &file)]);
+        reply.body = ReplyBody::Mcp(McpReply { content, artifacts, ..McpReply::default() });
     }
+}
 
-    /// Adds `artifacts` (seed 000) to the structured half of a program's run.
-    fn tell_of(&self, structured: &mut Option<Box<RawValue>>, kept: &[FileMeta]) {
-        let told = structured.as_ref().and_then(|s| serde_json::from_str::<Value>(s.get()).ok());
-        let mut told = told.unwrap_or_else(|| json!({}));
-        if let Some(map) = told.as_object_mut() {
-            let artifact = |f: &FileMeta| {
-                let url =
-                    format!("{}{}", self.snapshot().settings.public_url.as_deref().unwrap_or(""), f.path());
-                json!({ "id": f.id, "name": f.name, "mime": f.mime, "size": f.size, "url": url })
-            };
-            map.insert("artifacts".to_owned(), kept.iter().map(artifact).collect());
-            *structured = as_raw(&told);
-        }
+/// A file as a result tells of it.
+fn artifact(snapshot: &Snapshot, file: &FileMeta) -> Artifact {
+    let base = snapshot.settings.public_url.as_deref().unwrap_or("");
+    Artifact {
+        id: file.id.clone(),
+        name: file.name.clone(),
+        mime: file.mime.clone(),
+        size: file.size,
+        url: format!("{base}{}", file.path()),
     }
 }
 

@@ -110,7 +110,9 @@ impl Gateway {
             Err(e) => return record.refused(e.into()),
         };
         decided.arguments = record.take_arguments().filter(|_| !resolved && files.is_empty()).map(Arc::from);
-        match self.put_files(&files, &mut call.arguments, tool, view).await {
+        let projection = decided.projection.clone();
+        let shaping = (tool, projection.as_deref());
+        match self.put_files(&files, &mut call.arguments, shaping, view).await {
             Ok(lent) => decided.lent = Arc::new(lent),
             Err(e) => return record.refused(e.into()),
         }
@@ -347,7 +349,10 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
 pub(super) fn note_created(ctx: &RequestContext, snapshot: &Snapshot, no: ToolNo, result: &ToolResult) {
     let Some(creates) = snapshot.plan(no).and_then(|plan| plan.hints.creates.as_ref()) else { return };
     let Some(structured) = result.structured.as_ref().filter(|_| !result.is_error) else { return };
-    let id = match structured.value().pointer(&creates.id) {
+    let value = structured.value();
+    // Of a tool without a form of its own the pointer may be one into the upstream's answer, too.
+    let inside = || value.get("data").filter(|_| result.is_plain)?.pointer(&creates.id);
+    let id = match value.pointer(&creates.id).or_else(inside) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
         _ => return,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::call::{ErrorCode, ToolError};
+use crate::call::{Asking, ErrorCode, ToolError};
 use crate::id::Scope;
 use crate::jobs::{Full, TooMany};
 use crate::policy::{Confirmation, Reason, ScopeChallenge};
@@ -257,6 +257,28 @@ pub fn challenge_error(challenge: &ScopeChallenge) -> ToolError {
         format!("This call needs the scopes {}: sign in again with them, then repeat it.", scopes.join(", ")),
     )
     .details(json!({ "required_scopes": scopes }))
+}
+
+/// A tool that needs what its client did not declare, as a tool error.
+pub fn cannot_ask(missing: &[Asking]) -> ToolError {
+    let names: Vec<&str> = missing.iter().map(|asking| asking.capability()).collect();
+    ToolError::new(
+        ErrorCode::UnsupportedCapability,
+        format!(
+            "This tool asks its client for something, and this client did not declare that it can: {}. Use \
+             another client, or another tool.",
+            names.join(", ")
+        ),
+    )
+}
+
+/// A job whose question nobody answered in time.
+pub(super) fn unanswered() -> ToolError {
+    ToolError::new(
+        ErrorCode::ConfirmationRequired,
+        "The tool asked its client something and got no answer in time, so it did not go on. Make the call again \
+         and answer what it asks.",
+    )
 }
 
 /// The one answer for a tool that does not exist, is hidden or is forbidden, where a result is due. Nothing of

@@ -1,4 +1,5 @@
-//! `{"$file": "<id>"}` as an argument: a path for programs, base64 for everything else.
+//! `{"$file": "<id>"}` as an argument: a path for programs, bytes for a request that sends them, base64 for everything
+//! else.
 //!
 //! The files are looked up before policy is asked, which sees the reference as the caller wrote it; their bytes
 //! are read only once the call is permitted. In their places the schema is not asked: what stands there is made
@@ -13,6 +14,7 @@ use crate::catalog::Tool;
 use crate::files::{FileError, FileMeta, Lent};
 use crate::json::{self, Object};
 use crate::limits;
+use crate::projection::Projection;
 use crate::upstream::config::KindConfig;
 
 use super::files::file_failure;
@@ -67,7 +69,7 @@ impl Gateway {
         &self,
         files: &[FileArgument],
         arguments: &mut Object,
-        tool: &Tool,
+        (tool, projection): (&Tool, Option<&Projection>),
         view: &View,
     ) -> Result<Lent, ToolError> {
         if files.is_empty() {
@@ -90,7 +92,13 @@ impl Gateway {
                 let bytes = read.map_err(|e| too_large(&e, &file.place, file.file.size))?;
                 room = room.saturating_sub(file.file.size);
                 let data = base64::engine::general_purpose::STANDARD.encode(bytes);
-                put(&mut whole, &file.place, shaped(&file.file, data, place_of(&schema, &file.place)));
+                let argument = file.place.split('/').nth(1).map(json::pointer_name).unwrap_or_default();
+                let value = if projection.is_some_and(|p| p.sends_bytes_of(&argument)) {
+                    json!({ "base64": data, "filename": file.file.name, "content_type": file.file.mime })
+                } else {
+                    shaped(&file.file, data, place_of(&schema, &file.place))
+                };
+                put(&mut whole, &file.place, value);
             }
         }
         if let Value::Object(filled) = whole {

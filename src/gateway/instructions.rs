@@ -26,7 +26,11 @@ impl Gateway {
     pub fn instructions(&self, ctx: &RequestContext) -> String {
         let view = View::of(self, ctx);
         let max = view.snapshot.settings.budgets.instructions_bytes;
-        let fixed = fixed(&view);
+        let mut fixed = fixed(&view);
+        if fixed.len() > max {
+            // Of so little room the way to the tools is worth most, and no cut may leave authorization last.
+            fixed = way(view.server(), view.mode, view.shelf.tools);
+        }
         let own = view.snapshot.settings.instructions.as_deref().unwrap_or_default().trim();
         let room = max.saturating_sub(fixed.len() + BREAK.len());
         let own = if own.len() > room {

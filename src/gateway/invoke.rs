@@ -12,13 +12,13 @@ use crate::jobs::{Job, Slot};
 use crate::json::Object;
 use crate::limits;
 use crate::policy::Permit;
-use crate::projection::{CallFacts, Fields, Projection, ResultBudget, Shaped, unprojected};
+use crate::projection::{CallFacts, Elapsed, Fields, Projection, ResultBudget, Shaped, unprojected};
 use crate::snapshot::Snapshot;
 use crate::upstream::{ErrorSource, Invocation, Retry, UpstreamConfig, UpstreamError};
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
-use super::{Gateway, RequestContext, Taped, redact, results};
+use super::{ClientReply, Gateway, RequestContext, Taped, redact, results};
 
 /// After the deadline or a cancel, how long an adapter has to end in order: to kill a process group, to tell
 /// an MCP server, or to hand over a reply that was already there.
@@ -74,11 +74,28 @@ impl Decided {
             tool: self.tool.id.shared(),
             fields: self.fields.clone(),
             keeping,
+            elapsed: if self.is_plain() { self.elapsed(gateway) } else { Elapsed::default() },
         }
+    }
+
+    /// Whether the result takes the form of tools that have none of their own.
+    fn is_plain(&self) -> bool {
+        self.snapshot.is_plain(&self.tool, self.projection.as_deref())
+    }
+
+    fn elapsed(&self, gateway: &Gateway) -> Elapsed {
+        let (clock, started) = (gateway.clock().clone(), self.started);
+        Elapsed::by(move || clock.now().saturating_duration_since(started))
     }
 
     fn budget(&self) -> ResultBudget {
         self.snapshot.settings.budgets.of_result()
+    }
+
+    /// Begins anew with what the client answered; the time that a person took is not the call's.
+    pub(super) fn answered(&mut self, gateway: &Gateway, reply: ClientReply) {
+        self.ctx.reply = Some(Arc::new(reply));
+        self.deadline = gateway.clock().now() + self.timeout;
     }
 
     /// Asks the upstream once. Waits for a slot, at most until the deadline, and never beyond it or a cancel.
@@ -216,7 +233,12 @@ impl Decided {
             Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
             Some(p) => match request(&p, &arguments, &facts).await {
                 Ok(request) => match self.ask(gateway, request).await {
-                    Ok(reply) => self.shape(Some(p), reply, arguments, facts).await,
+                    Ok(mut reply) => {
+                        if p.is_plain() {
+                            gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, &mut reply).await;
+                        }
+                        self.shape(Some(p), reply, arguments, facts).await
+                    }
                     Err(e) => failed(e),
                 },
                 Err(e) => failed(e),
@@ -238,7 +260,7 @@ impl Decided {
         arguments: Object,
         facts: CallFacts,
     ) -> Shaped {
-        if projection.is_none() {
+        if projection.as_ref().is_none_or(|p| p.is_plain()) {
             // Before anything is cut: fields can be found in JSON only, and half of it is none.
             redact::reply(&mut reply, &self.withheld);
         }

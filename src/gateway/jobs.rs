@@ -11,12 +11,13 @@ use serde_json::value::RawValue;
 
 use crate::call::{ErrorCode, ToolError, ToolOutcome, ToolResult};
 use crate::clock::rfc3339;
-use crate::jobs::{JobState, JobView, Progress};
-use crate::json::{self, JsonText};
+use crate::jobs::{INPUT_REQUIRED, JobState, JobView, Progress};
+use crate::json::{self, JsonText, Object};
+use crate::limits::JOB_ANSWER_TIME;
 use crate::policy::{Decision, Reason, ScopeChallenge, Standing};
 
 use super::view::View;
-use super::{CallAnswer, Gateway, RequestContext, failure, redact};
+use super::{CallAnswer, ClientQuestion, Gateway, RequestContext, failure, redact};
 
 /// Jobs that a list brings at most.
 pub const JOBS_LISTED_MAX: usize = 200;
@@ -39,7 +40,7 @@ pub enum JobAnswer {
 pub struct JobReport<'a> {
     job_id: &'a str,
     tool: &'a str,
-    status: JobState,
+    status: &'static str,
     progress: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<f64>,
@@ -66,15 +67,24 @@ impl<'a> JobReport<'a> {
             Some(ToolOutcome::Failed(error)) => (None, Some(error)),
             None => (None, None),
         };
-        let next = (!job.state.is_ended()).then(|| {
-            format!(
+        let next = (!job.state.is_ended()).then(|| match job.open.as_slice() {
+            [] => format!(
                 "Still under way: ask {server}_job_status with this job_id and wait_seconds for its result."
-            )
+            ),
+            open => {
+                let needed: Vec<&str> = open.iter().map(|q| q.asking.capability()).collect();
+                format!(
+                    "It waits for an answer of its client. Ask {server}_job_status with this job_id from a client \
+                     that can be asked ({}), within {} minutes.",
+                    needed.join(", "),
+                    JOB_ANSWER_TIME.as_secs() / 60
+                )
+            }
         });
         Self {
             job_id: &job.id,
             tool: &job.tool,
-            status: job.state,
+            status: job.status(),
             progress: progress.map_or(0.0, |p| p.done),
             total: progress.and_then(|p| p.total),
             message: progress.and_then(|p| p.message.as_deref()),
@@ -121,9 +131,16 @@ fn no_job() -> ToolError {
 }
 
 impl JobAnswer {
-    /// The answer of a meta-tool.
-    pub(super) fn into_call(self, server: &str, counts: bool) -> CallAnswer {
+    /// The answer of a meta-tool. What a job asks is asked on, where this client can be asked.
+    pub(super) fn into_call(self, ctx: &RequestContext, server: &str, counts: bool) -> CallAnswer {
         match self {
+            Self::Job(job)
+                if job.status() == INPUT_REQUIRED
+                    && job.open.iter().all(|q| ctx.negotiated.can(q.asking)) =>
+            {
+                let question = ClientQuestion { requests: job.open, state: job.id.to_string() };
+                CallAnswer::Ask(Box::new(question))
+            }
             Self::Job(job) => CallAnswer::Outcome(ToolOutcome::Completed(report(&job, server, counts))),
             Self::Unknown => no_job().into(),
             Self::Refused(error) => error.into(),
@@ -154,6 +171,24 @@ impl Gateway {
             () = ctx.cancel.cancelled() => Some(found),
         };
         waited.map_or(JobAnswer::Unknown, |job| self.shown_to(ctx, job))
+    }
+
+    /// Brings a client's answers to what a job asks, and tells how it stands once it has ended, asks on or
+    /// `patience` is over.
+    pub async fn answer_job(
+        &self,
+        ctx: &RequestContext,
+        id: &str,
+        responses: &Object,
+        patience: Duration,
+    ) -> JobAnswer {
+        let caller = &ctx.principal.subject;
+        let Some(found) = self.jobs().find(caller, id).await else { return JobAnswer::Unknown };
+        if let Err(refused) = self.may_see(ctx, &found) {
+            return refused;
+        }
+        self.jobs().answer(caller, id, responses);
+        self.job(ctx, id, patience).await
     }
 
     /// Asks for the end of a job, and tells how it stands once it has ended or `patience` is over.

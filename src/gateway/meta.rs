@@ -74,9 +74,17 @@ async fn job(
     let patience = args::number(given, "wait_seconds").map(Duration::from_secs);
     if tool == MetaTool::JobCancel {
         let patience = patience.unwrap_or(entries::CANCEL_WAIT);
-        return gateway.cancel_job(ctx, id, patience).await.into_call(view.server(), false);
+        // Whoever wants its end is not asked on.
+        let deaf = RequestContext { negotiated: ctx.negotiated.without_asking(), ..ctx.clone() };
+        return gateway.cancel_job(ctx, id, patience).await.into_call(&deaf, view.server(), false);
     }
-    gateway.job(ctx, id, patience.unwrap_or_default()).await.into_call(view.server(), true)
+    let patience = patience.unwrap_or_default();
+    let found = match ctx.reply.as_deref() {
+        // Once it is answered the job is given a moment: most have little left to do.
+        Some(reply) => gateway.answer_job(ctx, id, &reply.responses, patience.max(limits::TASK_WAIT)).await,
+        None => gateway.job(ctx, id, patience).await,
+    };
+    found.into_call(ctx, view.server(), true)
 }
 
 /// Both dispatchers: the named tool goes the way of a direct call.

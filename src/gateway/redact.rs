@@ -14,6 +14,8 @@ use serde_json::value::RawValue;
 use crate::call::{ReplyBody, ToolResult, UpstreamReply};
 use crate::json::{self, JsonText};
 
+/// Where the answer of an upstream stands in the result of a tool without a form of its own.
+const DATA: &str = "/data";
 /// Nesting that is followed; deeper parts cannot be looked into and are withheld whole.
 const DEPTH_MAX: usize = crate::limits::JSON_DEPTH_MAX;
 
@@ -26,7 +28,8 @@ pub(super) fn redact(result: &mut ToolResult, rules: &[Arc<str>]) {
     if let Some(structured) = &result.structured {
         // A text or a number has no fields.
         if json_of(structured.as_str()).is_some() {
-            result.structured = of_text(structured.as_str(), &rules).and_then(|t| JsonText::parse(t).ok());
+            let clean = cleaned(structured.as_str(), &rules, result.is_plain);
+            result.structured = clean.and_then(|t| JsonText::parse(t).ok());
         }
     }
     if let Some(clean) = result.text.as_deref().and_then(|text| of_text(text, &rules)) {
@@ -39,12 +42,16 @@ pub(super) fn redact(result: &mut ToolResult, rules: &[Arc<str>]) {
     }
 }
 
-/// Applies the rules to a reply that is shown as it came, before anything of it is cut.
+/// Applies the rules to a reply that is shown as it came, before anything of it is cut. Where it becomes the `data`
+/// of a result, rules about that are rules about the reply.
 pub(super) fn reply(reply: &mut UpstreamReply, rules: &[Arc<str>]) {
     if rules.is_empty() {
         return;
     }
-    let rules: Vec<Rule<'_>> = rules.iter().map(|r| Rule::parse(r)).collect();
+    let is_data = !matches!(&reply.body, ReplyBody::Mcp(mcp) if mcp.artifacts.is_none());
+    let inside = rules.iter().filter(|_| is_data).filter_map(|r| r.strip_prefix(DATA));
+    let rules = rules.iter().map(|r| &**r).chain(inside.filter(|r| r.starts_with('/')));
+    let rules: Vec<Rule<'_>> = rules.map(Rule::parse).collect();
     match &mut reply.body {
         ReplyBody::Bytes { bytes, .. } => {
             if let Some(clean) = std::str::from_utf8(bytes).ok().and_then(|text| of_text(text, &rules)) {
@@ -74,11 +81,15 @@ pub(super) fn reply(reply: &mut UpstreamReply, rules: &[Arc<str>]) {
 
 /// A text that is JSON, without the fields; nothing for other text.
 fn of_text(text: &str, rules: &[Rule<'_>]) -> Option<String> {
+    cleaned(text, rules, false)
+}
+
+/// The same; of a result's plain form the member `text` is looked into as well.
+fn cleaned(text: &str, rules: &[Rule<'_>], is_plain: bool) -> Option<String> {
     let raw: &RawValue = json_of(text)?;
-    let rules: Vec<&Rule<'_>> = rules.iter().collect();
-    let paths = rules.iter().filter_map(|r| r.path()).collect();
-    let names = rules.iter().filter_map(|r| r.name()).collect();
-    Some(json::to_text(&Clean { raw, names: &names, paths, depth: 0 }))
+    let paths = rules.iter().filter_map(Rule::path).collect();
+    let names = rules.iter().filter_map(Rule::name).collect();
+    Some(json::to_text(&Clean { raw, names: &names, paths, depth: 0, inside: is_plain.then_some(rules) }))
 }
 
 /// Only containers have fields; a number or a sentence in quotes is left alone.
@@ -129,6 +140,8 @@ struct Clean<'a> {
     /// What is left of the pointers that led here.
     paths: Vec<&'a [String]>,
     depth: usize,
+    /// The rules for what the text inside says: for the root of a plain form, and for its `text`.
+    inside: Option<&'a [Rule<'a>]>,
 }
 
 impl<'a> Clean<'a> {
@@ -145,12 +158,28 @@ impl<'a> Clean<'a> {
             }
             paths.push(rest);
         }
-        (self.depth < DEPTH_MAX).then_some(Self { raw, names: self.names, paths, depth: self.depth + 1 })
+        let inside = self.inside.filter(|_| self.depth == 0 && key == "text");
+        (self.depth < DEPTH_MAX).then_some(Self {
+            raw,
+            names: self.names,
+            paths,
+            depth: self.depth + 1,
+            inside,
+        })
+    }
+
+    /// The text that a plain form holds, cleaned where it is JSON.
+    fn text_inside(&self) -> Option<String> {
+        let rules = self.inside.filter(|_| self.depth > 0)?;
+        of_text(&serde_json::from_str::<String>(self.raw.get()).ok()?, rules)
     }
 }
 
 impl Serialize for Clean<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        if let Some(clean) = self.text_inside() {
+            return out.serialize_str(&clean);
+        }
         let text = self.raw.get().trim_start();
         if text.starts_with('{')
             && let Ok(Members(members)) = serde_json::from_str::<Members<'_>>(text)
@@ -225,6 +254,33 @@ mod tests {
             r#"{"id":12345678901234567890123,"rows":[{"n":1.10},{}]}"#
         );
         assert_eq!(clean(text, &["/rows/1", "/no/such", "id"]), clean(text, &["id", "/rows/1"]));
+    }
+
+    #[test]
+    fn the_text_of_a_plain_form_is_looked_into() {
+        let text = r#"{"text":"{\"token\":1,\"a\":2}","data":null,"deep":{"text":"{\"token\":1}"}}"#;
+        let plain = |is_plain| {
+            let structured = Some(JsonText::parse(text.to_owned()).unwrap());
+            let mut result = ToolResult { structured, is_plain, ..ToolResult::default() };
+            redact(&mut result, &[Arc::from("token")]);
+            result.structured.unwrap().as_str().to_owned()
+        };
+        assert_eq!(plain(true), r#"{"text":"{\"a\":2}","data":null,"deep":{"text":"{\"token\":1}"}}"#);
+        assert_eq!(plain(false), text);
+    }
+
+    #[test]
+    fn rules_about_data_are_rules_about_the_reply_that_becomes_it() {
+        let bytes = |body: &'static str| UpstreamReply {
+            status: 200,
+            headers: Vec::new(),
+            body: ReplyBody::Bytes { media_type: "application/json".to_owned(), bytes: body.into() },
+            warnings: Vec::new(),
+        };
+        let mut found = bytes(r#"{"rows":[{"mail":"a","n":1}]}"#);
+        reply(&mut found, &[Arc::from("/data/rows/*/mail")]);
+        let ReplyBody::Bytes { bytes, .. } = &found.body else { panic!() };
+        assert_eq!(&bytes[..], br#"{"rows":[{"n":1}]}"#);
     }
 
     #[test]

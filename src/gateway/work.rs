@@ -16,18 +16,21 @@ use crate::cursor::Parts;
 use crate::id::ToolNo;
 use crate::jobs::{Claimed, Job, JobView, Progress, Replay};
 use crate::json::{self, JsonText, Object};
-use crate::limits::{REJOIN_TIME, REPLAY_WINDOW};
+use crate::limits::{JOB_ANSWER_TIME, REJOIN_TIME, REPLAY_WINDOW};
 use crate::upstream::ProgressSink;
 
 use super::call::{add_meta, note_created};
 use super::failure;
-use super::invoke::Decided;
+use super::invoke::{Decided, failed};
 use super::record::Record;
 use super::script::Reentry;
-use super::{Gateway, RequestContext};
+use super::{CallAnswer, ClientReply, Gateway, RequestContext};
 
 /// Between looks at whether somebody came back to a keyed call.
 const REJOIN_LOOK: Duration = Duration::from_millis(250);
+
+/// Between a question and the end of the call that brings it.
+const ASK_TIME: Duration = Duration::from_secs(5);
 
 /// Everything that a permitted call needs to be carried out, whoever still waits for it.
 pub(super) struct Work {
@@ -64,15 +67,28 @@ impl Came {
 impl Work {
     /// Carries it out.
     pub(super) async fn run(self, gateway: Gateway) -> ToolOutcome {
-        let Self { decided, no, arguments, confirmed, place, mut record } = self;
+        let Self { mut decided, no, mut arguments, confirmed, place, mut record } = self;
         let is_outermost = place.is_outermost();
-        let asked = is_outermost.then(|| place.asked());
-        let mut shaped = Box::pin(decided.carry_out(&gateway, arguments, place)).await;
-        if let Some((asked, answer)) = asked.and_then(|asked| asked.take().map(|answer| (asked, answer))) {
-            // The script waits for its client, so nothing has come of the call yet; its maker takes the question.
-            asked.put(record.refused(answer));
-            return shaped.outcome;
-        }
+        let asked = place.asked();
+        // Only a script asks, and then begins anew with what it was answered.
+        let asks = is_outermost && decided.projection.as_ref().is_some_and(|p| p.is_script());
+        let mut shaped = loop {
+            let again = if asks { arguments.clone() } else { Object::new() };
+            let shaped = Box::pin(decided.carry_out(&gateway, arguments, place.clone())).await;
+            let Some(answer) = asked.take().filter(|_| is_outermost) else { break shaped };
+            match decided.job.as_ref().filter(|job| !job.asks_its_caller()) {
+                // Nothing has come of the call yet; its maker takes the question.
+                None => {
+                    asked.put(record.refused(answer));
+                    return shaped.outcome;
+                }
+                Some(job) => match gateway.ask_by_job(job, answer).await {
+                    Ok(reply) => decided.answered(&gateway, reply),
+                    Err(error) => break failed(error),
+                },
+            }
+            arguments = again;
+        };
         let Decided { snapshot, ctx, tool, withheld, job, .. } = &decided;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
             note_created(ctx, snapshot, no, result);
@@ -136,8 +152,23 @@ impl Gateway {
         }
     }
 
+    /// What a job asks that nobody waits for: it stands in the job until its caller answers it there.
+    async fn ask_by_job(&self, job: &Arc<Job>, answer: CallAnswer) -> Result<ClientReply, ToolError> {
+        let question = match answer {
+            CallAnswer::Ask(question) => *question,
+            CallAnswer::CannotAsk(missing) => return Err(failure::cannot_ask(&missing)),
+            _ => return Err(failure::internal()),
+        };
+        // In this order: whoever is told finds the question.
+        let (answers, ()) =
+            tokio::join!(job.ask(question.requests, JOB_ANSWER_TIME), async { self.jobs().tell(job) });
+        let answers = answers.ok_or_else(failure::unanswered)?;
+        Ok(ClientReply { responses: answers, state: Some(question.state) })
+    }
+
     /// Lets an admitted job go on by itself, and gives its id away.
     async fn hand_over(&self, job: &Arc<Job>, running: Running) -> Came {
+        job.leave();
         let (gateway, of) = (self.clone(), Arc::clone(job));
         // Nobody joins it: its end is told through the job.
         drop(tokio::spawn(async move {
@@ -214,7 +245,7 @@ impl Gateway {
             Err(error) => {
                 tracing::error!(error = %error, "a keyed call cannot be written down, so it is not made");
                 let outcome = ToolOutcome::Failed(failure::not_kept());
-                drop(work.record.refused(super::CallAnswer::Outcome(outcome.clone())));
+                drop(work.record.refused(CallAnswer::Outcome(outcome.clone())));
                 outcome
             }
         };
@@ -246,7 +277,12 @@ impl Gateway {
         let dedup = if job.is_answered_before() { Some(Dedup::Replayed) } else { dedup };
         match ended {
             Some(outcome) => Came::Outcome(ToolOutcome::clone(&outcome), dedup),
-            None => self.shown(job).await,
+            None if job.leave() => self.shown(job).await,
+            // It asks just now: the end of the call, which brings the question, is a moment away.
+            None => match job.wait(ASK_TIME, |_| {}).await {
+                Some(outcome) => Came::Outcome(ToolOutcome::clone(&outcome), dedup),
+                None => self.shown(job).await,
+            },
         }
     }
 }
@@ -404,6 +440,30 @@ mod tests {
 
     fn key(caller: &str, tool: &str, key: Option<&str>, arguments: &Value) -> (ReplayKey, [u8; 32]) {
         replay_key(&Arc::from(caller), tool, key, true, arguments.as_object().unwrap()).unwrap().unwrap()
+    }
+
+    /// What a waiting job takes is mostly the state of its call.
+    #[test]
+    fn a_call_that_waits_is_small() {
+        fn size<A, F>(_: impl Fn(A) -> F) -> usize {
+            std::mem::size_of::<F>()
+        }
+        let carrying = size(|(d, g, a, r): (Decided, Gateway, Object, Reentry)| async move {
+            drop(Box::pin(d.carry_out(&g, a, r)));
+        });
+        let run = size(|(w, g): (Work, Gateway)| w.run(g));
+        let carry =
+            size(|(d, g, a, r): (&'static Decided, &'static Gateway, Object, Reentry)| d.carry_out(g, a, r));
+        let ask =
+            size(|(d, g, r): (&'static Decided, &'static Gateway, crate::call::UpstreamRequest)| d.ask(g, r));
+        let decided = std::mem::size_of::<Decided>();
+        eprintln!(
+            "{carrying} {run} {carry} {ask} decided {decided} work {} job {} tool {} ctx {}",
+            size_of::<Work>(),
+            size_of::<Job>(),
+            size_of::<crate::catalog::Tool>(),
+            size_of::<RequestContext>()
+        );
     }
 
     #[test]

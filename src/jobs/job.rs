@@ -8,8 +8,9 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{ErrorCode, ToolOutcome};
+use crate::call::{ClientRequest, ErrorCode, ToolOutcome};
 use crate::id::{self, ToolId};
+use crate::json::Object;
 
 /// Between two rounds of telling those who wait how far a job is: an upstream may report every byte.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(25);
@@ -17,6 +18,9 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(25);
 const ID_BYTES: usize = 16;
 /// Bytes kept of a progress message.
 const MESSAGE_BYTES_MAX: usize = 500;
+
+/// The word of a job that waits for answers of its caller's client.
+pub const INPUT_REQUIRED: &str = "input_required";
 
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -97,6 +101,15 @@ pub struct JobView {
     pub expires_ms: Option<u64>,
     /// What came of it.
     pub outcome: Option<Arc<ToolOutcome>>,
+    /// What it waits for its caller's client to answer.
+    pub open: Vec<ClientRequest>,
+}
+
+impl JobView {
+    /// The word for how it stands: that of its state, or that it waits for answers.
+    pub fn status(&self) -> &'static str {
+        if self.open.is_empty() || self.state.is_ended() { self.state.as_str() } else { INPUT_REQUIRED }
+    }
 }
 
 /// One job of this process.
@@ -135,6 +148,25 @@ struct State {
     cancel_asked: bool,
     replay: Option<Arc<super::Replay>>,
     answered_before: bool,
+    stay: Stay,
+    questions: Option<Box<Questions>>,
+}
+
+/// Whether somebody still waits for the call itself, who can be asked by its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    Here,
+    /// It was asked something: the call ends with that.
+    Asked,
+    /// It has the job's id instead.
+    Left,
+}
+
+/// What a job asked, and what came of that.
+#[derive(Debug)]
+struct Questions {
+    open: Vec<ClientRequest>,
+    answers: Object,
 }
 
 impl Job {
@@ -159,6 +191,8 @@ impl Job {
                 cancel_asked: false,
                 replay: None,
                 answered_before: false,
+                stay: Stay::Here,
+                questions: None,
             }),
             changed: Notify::new(),
             writing: tokio::sync::Mutex::new(()),
@@ -209,7 +243,7 @@ impl Job {
         self.cancel.cancel();
     }
 
-    /// Waits until it has ended or `patience` is over; `tell` hears how far it is meanwhile.
+    /// Waits until it has ended, asks something or `patience` is over; `tell` hears how far it is meanwhile.
     pub async fn wait(&self, patience: Duration, tell: impl Fn(&Progress)) -> Option<Arc<ToolOutcome>> {
         let _here = Waiting::begin(self);
         let deadline = tokio::time::sleep(patience);
@@ -230,7 +264,7 @@ impl Job {
                 }
                 told = progress;
             }
-            if outcome.is_some() {
+            if outcome.is_some() || self.has_questions() {
                 return outcome;
             }
             tokio::select! {
@@ -238,6 +272,65 @@ impl Job {
                 () = &mut deadline => return None,
             }
         }
+    }
+
+    /// Notes that its caller goes away with its id. `false` where that caller is being asked something: the call
+    /// is about to end with the question.
+    pub fn leave(&self) -> bool {
+        let mut state = self.state();
+        if state.stay == Stay::Here {
+            state.stay = Stay::Left;
+        }
+        state.stay == Stay::Left
+    }
+
+    /// Whether what it asks goes to the caller that still waits for the call, by ending it.
+    pub fn asks_its_caller(&self) -> bool {
+        let mut state = self.state();
+        if state.stay == Stay::Here {
+            state.stay = Stay::Asked;
+        }
+        state.stay == Stay::Asked
+    }
+
+    fn has_questions(&self) -> bool {
+        self.state().questions.as_ref().is_some_and(|q| !q.open.is_empty())
+    }
+
+    /// Asks, and waits for all answers, at most `patience`; by key.
+    pub async fn ask(&self, requests: Vec<ClientRequest>, patience: Duration) -> Option<Object> {
+        self.state().questions = Some(Box::new(Questions { open: requests, answers: Object::new() }));
+        self.changed.notify_waiters();
+        let deadline = tokio::time::sleep(patience);
+        tokio::pin!(deadline);
+        let answered = loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if !self.has_questions() {
+                break true;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = &mut deadline => break false,
+                () = self.cancel.cancelled() => break false,
+            }
+        };
+        let questions = self.state().questions.take()?;
+        answered.then_some(questions.answers)
+    }
+
+    /// Takes answers in. What was not asked, or is answered already, is nothing.
+    pub fn answer(&self, responses: &Object) {
+        let mut state = self.state();
+        let Some(questions) = &mut state.questions else { return };
+        for request in questions.open.extract_if(.., |q| responses.contains_key(&q.key)) {
+            if let Some(answer) = responses.get(&request.key) {
+                questions.answers.insert(request.key, answer.clone());
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// A notice of its next move. Enable it before a look at the job, so that no move falls between the two.
@@ -317,6 +410,7 @@ impl Job {
             updated_ms: state.updated_ms,
             expires_ms: state.expires_ms,
             outcome: state.outcome.clone(),
+            open: state.questions.as_ref().map(|q| q.open.clone()).unwrap_or_default(),
         }
     }
 }
@@ -395,6 +489,35 @@ mod tests {
         let heard = heard.into_inner().unwrap();
         assert_eq!(heard.last(), Some(&4.0), "{heard:?}");
         assert!(heard.windows(2).all(|w| w[0] < w[1]), "{heard:?}");
+    }
+
+    #[tokio::test]
+    async fn a_question_waits_for_all_its_answers() {
+        let job = job();
+        assert!(job.leave() && !job.asks_its_caller(), "its caller has gone away with the id");
+        let request = |key: &str| ClientRequest {
+            key: key.to_owned(),
+            asking: crate::call::Asking::Elicitation,
+            params: Object::new(),
+        };
+        let answer = |key: &str, n: u8| Object::from_iter([(key.to_owned(), n.into())]);
+        let asking = job.ask(vec![request("a"), request("b")], Duration::from_secs(5));
+        let answering = async {
+            tokio::task::yield_now().await;
+            assert_eq!((job.view().status(), job.view().open.len()), ("input_required", 2));
+            assert!(job.wait(Duration::from_secs(5), |_| {}).await.is_none(), "who waits is told at once");
+            job.answer(&answer("c", 0));
+            job.answer(&answer("a", 1));
+            job.answer(&answer("a", 9));
+            assert_eq!(job.view().open.len(), 1);
+            job.answer(&answer("b", 2));
+        };
+        let (answers, ()) = tokio::join!(asking, answering);
+        assert_eq!(serde_json::Value::from(answers.unwrap()), serde_json::json!({"a": 1, "b": 2}));
+        assert_eq!(job.view().status(), "running");
+        assert!(job.ask(vec![request("a")], Duration::from_millis(1)).await.is_none());
+        let other = self::job();
+        assert!(other.asks_its_caller() && !other.leave(), "who waits is asked by the call's own end");
     }
 
     #[test]

@@ -22,6 +22,8 @@ struct Kept {
     meta: Option<Value>,
     #[serde(default)]
     is_error: bool,
+    #[serde(default)]
+    is_plain: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<KeptError>,
 }
@@ -41,8 +43,15 @@ struct KeptError {
 
 /// An outcome as bytes.
 pub(super) fn write(outcome: &ToolOutcome) -> Vec<u8> {
-    let nothing =
-        Kept { structured: None, text: None, blocks: Vec::new(), meta: None, is_error: true, error: None };
+    let nothing = Kept {
+        structured: None,
+        text: None,
+        blocks: Vec::new(),
+        meta: None,
+        is_error: true,
+        is_plain: false,
+        error: None,
+    };
     json::to_bytes(&match outcome {
         ToolOutcome::Completed(result) => Kept {
             structured: result.structured.as_ref().map(|s| s.raw().to_owned()),
@@ -50,6 +59,7 @@ pub(super) fn write(outcome: &ToolOutcome) -> Vec<u8> {
             blocks: result.blocks.clone(),
             meta: result.meta.clone(),
             is_error: result.is_error,
+            is_plain: result.is_plain,
             error: None,
         },
         ToolOutcome::Failed(error) => Kept {
@@ -83,8 +93,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<ToolOutcome> {
         Some(raw) => Some(JsonText::parse(raw.get().to_owned()).ok()?),
         None => None,
     };
-    let Kept { text, blocks, meta, is_error, .. } = kept;
-    Some(ToolOutcome::Completed(ToolResult { structured, text, blocks, meta, is_error }))
+    let Kept { text, blocks, meta, is_error, is_plain, .. } = kept;
+    Some(ToolOutcome::Completed(ToolResult { structured, text, blocks, meta, is_error, is_plain }))
 }
 
 #[cfg(test)]
@@ -102,14 +112,15 @@ mod tests {
             blocks: vec![RawValue::from_string(r#"{"type": "image"}"#.to_owned()).unwrap()],
             meta: Some(json!({"k": 1})),
             is_error: true,
+            is_plain: true,
         };
         let Some(ToolOutcome::Completed(back)) = read(&write(&ToolOutcome::Completed(result))) else {
             panic!()
         };
         assert_eq!(back.structured.unwrap().as_str(), big);
         assert_eq!(
-            (back.text.as_deref(), back.meta, back.is_error),
-            (Some("t"), Some(json!({"k": 1})), true)
+            (back.text.as_deref(), back.meta, back.is_error, back.is_plain),
+            (Some("t"), Some(json!({"k": 1})), true, true)
         );
         assert_eq!(back.blocks[0].get(), r#"{"type": "image"}"#);
         let error = ToolError::new(ErrorCode::Conflict, "no").field("/a").details(json!([1])).retry_after(3);

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::job::{Job, JobState, JobView, Progress};
 use super::kept;
 use crate::call::{ErrorCode, ToolError, ToolOutcome};
 use crate::clock::Clock;
+use crate::json::Object;
 use crate::limits::{JOB_KEPT, JOB_RESULTS_PER_CALLER_MAX, JOBS_MAX, JOBS_PER_CALLER_MAX, REPLAY_WINDOW};
 use crate::store::jobs::{Claim, JobRow};
 use crate::store::{Store, StoreError};
@@ -19,6 +21,8 @@ use crate::store::{Store, StoreError};
 /// How often a job of another process is looked at by those who wait for it, and wishes from other processes by
 /// the one that runs it: the way between two processes is the store, which tells nobody of a change.
 const LOOK: Duration = Duration::from_millis(250);
+/// Moves that wait for a slow follower; one that falls behind looks at all that it follows.
+const MOVES: usize = 1_024;
 /// Until when a row counts that has not ended: longer than any call may take.
 const RUNNING_KEPT: Duration = Duration::from_hours(24);
 
@@ -71,6 +75,7 @@ pub struct Jobs {
     table: Mutex<Table>,
     ended: [AtomicU64; JobState::ALL.len()],
     refused: AtomicU64,
+    moved: broadcast::Sender<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -88,8 +93,8 @@ impl fmt::Debug for Jobs {
 impl Jobs {
     /// No jobs yet; those of earlier processes are in the store.
     pub fn new(clock: Clock, store: Store) -> Self {
-        let (ended, refused) = (Default::default(), AtomicU64::new(0));
-        Self { clock, store, table: Mutex::default(), ended, refused }
+        let (ended, refused, (moved, _)) = (Default::default(), AtomicU64::new(0), broadcast::channel(MOVES));
+        Self { clock, store, table: Mutex::default(), ended, refused, moved }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -112,6 +117,17 @@ impl Jobs {
         table.by_id.insert(Arc::clone(&job.id), Arc::clone(job));
         table.per_caller.insert(Arc::clone(&job.caller), of_caller + 1);
         Ok(())
+    }
+
+    /// Tells those who follow jobs that one moved: it asked, was answered, or has ended.
+    pub fn tell(&self, job: &Job) {
+        // Nobody may be listening.
+        self.moved.send(Arc::clone(&job.id)).ok();
+    }
+
+    /// The ids of jobs that move, from now on.
+    pub fn moves(&self) -> broadcast::Receiver<Arc<str>> {
+        self.moved.subscribe()
     }
 
     fn forget(&self, job: &Job) {
@@ -188,6 +204,7 @@ impl Jobs {
             tracing::error!(job.id = &*job.id, error = %error, "the result of a job cannot be kept");
         }
         self.forget(job);
+        self.tell(job);
     }
 
     async fn write(&self, job: &Arc<Job>) -> Result<(), StoreError> {
@@ -268,6 +285,14 @@ impl Jobs {
                 return Some(view);
             }
             tokio::time::sleep(LOOK.min(left)).await;
+        }
+    }
+
+    /// Brings answers to a caller's job. A job of another process asks its own callers.
+    pub fn answer(&self, caller: &str, id: &str, responses: &Object) {
+        if let Some(job) = self.own(caller, id) {
+            job.answer(responses);
+            self.tell(&job);
         }
     }
 
@@ -366,6 +391,7 @@ fn view(row: JobRow) -> JobView {
         updated_ms: row.updated_ms,
         expires_ms: stored.is_none_or(JobState::is_ended).then_some(row.expires_ms),
         outcome: outcome.map(Arc::new),
+        open: Vec::new(),
     }
 }
 

@@ -117,15 +117,16 @@ pub(super) fn brought(params: &Params) -> Result<Option<ClientReply>, RpcError> 
     Ok(Some(ClientReply { responses, state: request_state }))
 }
 
+/// Questions by key, as `inputRequests` has them.
+pub(super) fn input_requests(requests: &[ClientRequest]) -> json::Object {
+    let one = |r: &ClientRequest| (r.key.clone(), json!({ "method": r.asking.method(), "params": r.params }));
+    requests.iter().map(one).collect()
+}
+
 /// The result `input_required` of the stateless wire.
 pub(super) fn input_required(id: &RequestId, question: &ClientQuestion, server: &Value) -> Bytes {
     let mut writer = ResultWriter::new(id, 1024);
-    let requests: json::Object = question
-        .requests
-        .iter()
-        .map(|r| (r.key.clone(), json!({ "method": r.asking.method(), "params": r.params })))
-        .collect();
-    writer.put("inputRequests", &requests);
+    writer.put("inputRequests", &input_requests(&question.requests));
     writer.put("requestState", &question.state);
     writer.finish_as("input_required", Revision::V2026_07_28, None, server)
 }

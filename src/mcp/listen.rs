@@ -7,12 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use super::core::{Exchange, Mcp};
 use super::encode::{ResultWriter, notification};
 use super::envelope::{Params, RequestId};
-use super::error::{INTERNAL_ERROR, RpcError};
+use super::error::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
+use super::extensions::tasks_required;
 use super::session::Session;
 use super::streams::{Messages, StreamPlace, of_channel};
 use super::subscriptions::{self, Subscriptions, UPDATED};
@@ -31,6 +33,22 @@ struct ListenParams {
 /// The member of the filter that names resources to watch.
 const WATCHED: &str = "resourceSubscriptions";
 
+/// The member of the filter that names tasks to follow (SEP-2663).
+const TASKS: &str = "taskIds";
+/// The notification that a followed task moved: what `tasks/get` would answer now.
+const TASK_MOVED: &str = "notifications/tasks";
+
+/// The tasks that a filter names; for clients that declared the extension.
+fn asked_tasks(exchange: &Exchange, filter: &Map<String, Value>) -> Result<Vec<String>, RpcError> {
+    let Some(asked) = filter.get(TASKS) else { return Ok(Vec::new()) };
+    if !exchange.ctx.negotiated.tasks {
+        let why = "`taskIds` are for clients that declare the extension `io.modelcontextprotocol/tasks`";
+        return Err(RpcError::new(MISSING_CAPABILITY, why).data(tasks_required()));
+    }
+    let ids = asked.as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(ids.take(SUBSCRIPTIONS_MAX).map(str::to_owned).collect())
+}
+
 fn too_many() -> RpcError {
     RpcError::new(INTERNAL_ERROR, "too many event streams are open for this caller: close one first")
 }
@@ -44,12 +62,19 @@ impl Mcp {
         params: &Params,
     ) -> Result<Messages, RpcError> {
         let filter = params.read::<ListenParams>()?.notifications;
+        let tasks = asked_tasks(&exchange, &filter)?;
         let mut topics = Topic::asked(&filter);
         topics.retain(|t| t.is_offered(&*self.service));
         let watched = self.watched(&exchange, filter.get(WATCHED));
         let place = self.streams.open(&exchange.ctx.principal.subject).ok_or_else(too_many)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(Arc::clone(self).run_listen(exchange, id.clone(), (topics, watched), sender, place));
+        tokio::spawn(Arc::clone(self).run_listen(
+            exchange,
+            id.clone(),
+            (topics, watched, tasks),
+            sender,
+            place,
+        ));
         Ok(of_channel(receiver))
     }
 
@@ -57,7 +82,7 @@ impl Mcp {
         self: Arc<Self>,
         exchange: Exchange,
         id: RequestId,
-        (topics, watched): (Vec<Topic>, Subscriptions),
+        (topics, watched, tasks): (Vec<Topic>, Subscriptions, Vec<String>),
         sender: mpsc::Sender<Bytes>,
         _place: StreamPlace,
     ) {
@@ -70,6 +95,13 @@ impl Mcp {
         if !uris.is_empty() {
             honoured.insert(WATCHED.to_owned(), json!(uris));
         }
+        // Before the first look at the tasks: what moves between the two is still told.
+        let mut moves = self.service.gateway().map(|gateway| gateway.jobs().moves());
+        let tasks = self.followed_tasks(&exchange, &tasks).await;
+        let followed: Vec<&str> = tasks.iter().map(|(id, _)| id.as_str()).collect();
+        if !followed.is_empty() {
+            honoured.insert(TASKS.to_owned(), json!(followed));
+        }
         let (waits, mut seen) = (!topics.is_empty(), Seen::now(topics, &*self.service, &exchange.ctx));
         let subscription = id.value();
         let tell = |method: &str, mut params: Value| {
@@ -80,6 +112,9 @@ impl Mcp {
         };
         let mut next =
             vec![tell("notifications/subscriptions/acknowledged", json!({ "notifications": honoured }))];
+        // One that has ended, or asks, moves no more by itself: its follower learns of it now.
+        let still = tasks.iter().filter(|(_, task)| task.get("status").is_none_or(|s| s != "working"));
+        next.extend(still.map(|(_, task)| tell(TASK_MOVED, task.clone())));
         loop {
             for message in next {
                 if sender.send(message).await.is_err() {
@@ -106,6 +141,11 @@ impl Mcp {
                         let updates = watched.told(&*self.service, &exchange.ctx, told);
                         break updates.into_iter().map(|params| tell(UPDATED, params)).collect();
                     }
+                    moved = subscriptions::next(&mut moves), if !followed.is_empty() => {
+                        break self.moved_tasks(&exchange, &followed, moved).await.into_iter()
+                            .map(|task| tell(TASK_MOVED, task))
+                            .collect();
+                    }
                 }
                 let moved = seen.moved(&*self.service, &exchange.ctx);
                 if !moved.is_empty() {
@@ -113,6 +153,26 @@ impl Mcp {
                 }
             };
         }
+    }
+
+    /// The followed tasks that news of a job is about, as they are now.
+    async fn moved_tasks(
+        &self,
+        exchange: &Exchange,
+        followed: &[&str],
+        moved: Result<Arc<str>, RecvError>,
+    ) -> Vec<Value> {
+        let is_meant = |id: &str| match &moved {
+            Ok(moved) => **moved == *id,
+            // Some news was lost: any may have moved.
+            Err(RecvError::Lagged(_)) => true,
+            Err(RecvError::Closed) => false,
+        };
+        let mut tasks = Vec::new();
+        for id in followed.iter().filter(|id| is_meant(id)) {
+            tasks.extend(self.task_now(exchange, id).await);
+        }
+        tasks
     }
 
     /// The resources of a filter that this caller may know of; of the others nothing is said, neither that they

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::ask;
 use super::core::{Answer, Exchange, Mcp};
 use super::discover::put_caching;
 use super::encode::ResultWriter;
@@ -15,7 +16,7 @@ use super::methods::Method;
 use super::revision::Revision;
 use crate::call::{ErrorCode, ToolError};
 use crate::catalog::{PromptEntry, ResourceEntry};
-use crate::gateway::{Completing, Completion, Gateway, OfferAnswer};
+use crate::gateway::{ClientQuestion, Completing, Completion, Gateway, OfferAnswer, RequestContext};
 
 #[derive(Deserialize)]
 struct ReadParams {
@@ -94,7 +95,21 @@ fn answer<T>(
         OfferAnswer::NotFound => Answer::Failed(absent()),
         OfferAnswer::Challenge(challenge) => Answer::Challenge(challenge),
         OfferAnswer::Failed(error) => Answer::Failed(failed(&error)),
+        // Asked on by whoever can be, before this; from here on nobody can.
+        OfferAnswer::Ask(_) => Answer::Failed(RpcError::new(INTERNAL_ERROR, "nobody can be asked here")),
     }
+}
+
+/// The context of a read or a prompt. On the stateless wire its client can be asked by `input_required`, and brings
+/// answers with the same request; a session has no way for that, so there a tool that asks is refused.
+fn asking(exchange: &Exchange, params: &Params) -> Result<RequestContext, RpcError> {
+    let mut ctx = exchange.ctx.clone();
+    if exchange.revision.is_stateless() {
+        ctx.reply = ask::brought(params)?.map(Arc::new);
+    } else {
+        (ctx.negotiated, ctx.reply) = (ctx.negotiated.without_asking(), None);
+    }
+    Ok(ctx)
 }
 
 impl Mcp {
@@ -129,6 +144,10 @@ impl Mcp {
             answer = asking => answer,
             () = exchange.ctx.cancel.cancelled() => Answer::Cancelled,
         }
+    }
+
+    fn ask_on(&self, id: &RequestId, question: &ClientQuestion) -> Answer {
+        Answer::Done(ask::input_required(id, question, &self.server_info()))
     }
 
     fn finish(&self, writer: ResultWriter, exchange: &Exchange) -> Bytes {
@@ -193,7 +212,14 @@ impl Mcp {
             Ok(ReadParams { uri }) => uri,
             Err(error) => return Answer::Failed(error),
         };
-        let read = gateway.read_resource(&exchange.ctx, &uri).await;
+        let ctx = match asking(exchange, params) {
+            Ok(ctx) => ctx,
+            Err(error) => return Answer::Failed(error),
+        };
+        let read = match gateway.read_resource(&ctx, &uri).await {
+            OfferAnswer::Ask(question) => return self.ask_on(id, &question),
+            read => read,
+        };
         answer(
             read,
             || no_resource(exchange.revision, &uri),
@@ -224,7 +250,14 @@ impl Mcp {
             Err(error) => return Answer::Failed(error),
         };
         let arguments = asked.arguments.unwrap_or_default();
-        let got = gateway.get_prompt(&exchange.ctx, &asked.name, &arguments).await;
+        let ctx = match asking(exchange, params) {
+            Ok(ctx) => ctx,
+            Err(error) => return Answer::Failed(error),
+        };
+        let got = match gateway.get_prompt(&ctx, &asked.name, &arguments).await {
+            OfferAnswer::Ask(question) => return self.ask_on(id, &question),
+            got => got,
+        };
         answer(got, no_prompt, |text| {
             let mut writer = ResultWriter::new(id, 1024);
             if let Some(description) = &text.description {

@@ -15,6 +15,7 @@ use crate::gateway::{
 };
 use crate::id::Generation;
 use crate::jobs::{JobCounts, JobView};
+use crate::json::Object;
 
 use super::params::{HeaderParam, KEYWORD, header_params};
 
@@ -46,6 +47,16 @@ pub trait Service: Send + Sync + 'static {
     fn agent_surface(&self, ctx: &RequestContext) -> Surface;
     /// How a job of this caller stands, once it has ended or `patience` is over.
     fn job<'a>(&'a self, _ctx: &'a RequestContext, _id: &'a str, _patience: Duration) -> JobFuture<'a> {
+        Box::pin(std::future::ready(JobAnswer::Unknown))
+    }
+    /// The same after bringing answers to what it asks.
+    fn answer_job<'a>(
+        &'a self,
+        _ctx: &'a RequestContext,
+        _id: &'a str,
+        _responses: &'a Object,
+        _patience: Duration,
+    ) -> JobFuture<'a> {
         Box::pin(std::future::ready(JobAnswer::Unknown))
     }
     /// The same after asking for its end.
@@ -119,6 +130,16 @@ impl Service for Gateway {
 
     fn job<'a>(&'a self, ctx: &'a RequestContext, id: &'a str, patience: Duration) -> JobFuture<'a> {
         Box::pin(self.job(ctx, id, patience))
+    }
+
+    fn answer_job<'a>(
+        &'a self,
+        ctx: &'a RequestContext,
+        id: &'a str,
+        responses: &'a Object,
+        patience: Duration,
+    ) -> JobFuture<'a> {
+        Box::pin(self.answer_job(ctx, id, responses, patience))
     }
 
     fn cancel_job<'a>(&'a self, ctx: &'a RequestContext, id: &'a str, patience: Duration) -> JobFuture<'a> {

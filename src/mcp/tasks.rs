@@ -1,15 +1,16 @@
 //! Tasks of the stateless wire: jobs as the extension `io.modelcontextprotocol/tasks` shows them (SEP-2663).
 //!
 //! The server alone decides when a call becomes a task: when it has not ended after a moment, and only for a
-//! request that declared the extension. There are no requests from the server inside a task here, so what a client
-//! sends with `tasks/update` answers nothing.
+//! request that declared the extension. What a tool asks its client after that stands in the task until
+//! `tasks/update` answers it.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::ask::input_requests;
 use super::core::{Answer, Exchange, Mcp};
 use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId};
@@ -18,8 +19,8 @@ use super::extensions::tasks_required;
 use crate::call::{ErrorCode, ToolOutcome, ToolResult};
 use crate::clock::rfc3339_ms;
 use crate::gateway::{JobAnswer, JobReport};
-use crate::jobs::{JobState, JobView};
-use crate::json::{self, JsonText};
+use crate::jobs::{INPUT_REQUIRED, JobState, JobView};
+use crate::json::{self, JsonText, Object};
 use crate::limits::{JOB_KEPT, TASK_POLL};
 use crate::snapshot::MetaTool;
 
@@ -27,6 +28,9 @@ use crate::snapshot::MetaTool;
 struct TaskParams {
     #[serde(rename = "taskId")]
     task: String,
+    /// Of `tasks/update`: answers by the keys of the task's `inputRequests`.
+    #[serde(rename = "inputResponses", default)]
+    responses: Object,
 }
 
 /// What a task is asked for.
@@ -39,6 +43,7 @@ enum Ask {
 /// The status of a task. A tool that failed has completed its task: `failed` is for faults of the server.
 fn status(job: &JobView) -> &'static str {
     match job.state {
+        JobState::Queued | JobState::Running if !job.open.is_empty() => INPUT_REQUIRED,
         JobState::Queued | JobState::Running => "working",
         JobState::Cancelled => "cancelled",
         JobState::Completed => "completed",
@@ -104,14 +109,19 @@ impl Mcp {
             let why = "this method is for clients that declare the extension `io.modelcontextprotocol/tasks`";
             return Answer::Failed(RpcError::new(MISSING_CAPABILITY, why).data(tasks_required()));
         }
-        let task = match params.read::<TaskParams>() {
-            Ok(params) => params.task,
+        let (task, responses) = match params.read::<TaskParams>() {
+            Ok(params) => (params.task, params.responses),
             Err(error) => return Answer::Failed(error),
         };
         let now = Duration::ZERO;
         let found = match ask {
             Ask::Cancel => self.service.cancel_job(&exchange.ctx, &task, now).await,
-            Ask::Get | Ask::Update => self.service.job(&exchange.ctx, &task, now).await,
+            Ask::Update if responses.values().any(|answer| !answer.is_object()) => {
+                let why = "every member of `inputResponses` must be an object";
+                return Answer::Failed(RpcError::invalid_params(why));
+            }
+            Ask::Update => self.service.answer_job(&exchange.ctx, &task, &responses, now).await,
+            Ask::Get => self.service.job(&exchange.ctx, &task, now).await,
         };
         let job = match found {
             JobAnswer::Job(job) => job,
@@ -121,10 +131,40 @@ impl Mcp {
         };
         let mut writer = ResultWriter::new(id, 1024);
         if matches!(ask, Ask::Get) {
-            put_task(&mut writer, &job);
-            Self::put_end(&mut writer, exchange, &job);
+            Self::put_whole(&mut writer, exchange, &job);
         }
         Answer::Done(writer.finish(exchange.revision, None, &self.server_info()))
+    }
+
+    /// A task with what it asks or what came of it.
+    fn put_whole(writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
+        put_task(writer, job);
+        if status(job) == INPUT_REQUIRED {
+            writer.put("inputRequests", &input_requests(&job.open));
+        }
+        Self::put_end(writer, exchange, job);
+    }
+
+    /// The tasks among `ids` that are this caller's, and what each is now.
+    pub(super) async fn followed_tasks(&self, exchange: &Exchange, ids: &[String]) -> Vec<(String, Value)> {
+        let mut found = Vec::new();
+        for id in ids {
+            if let Some(task) = self.task_now(exchange, id).await {
+                found.push((id.clone(), task));
+            }
+        }
+        found
+    }
+
+    /// A task of this caller as `tasks/get` shows it: what `notifications/tasks` tells.
+    pub(super) async fn task_now(&self, exchange: &Exchange, id: &str) -> Option<Value> {
+        let JobAnswer::Job(job) = self.service.job(&exchange.ctx, id, Duration::ZERO).await else {
+            return None;
+        };
+        let mut writer = ResultWriter::bare();
+        Self::put_whole(&mut writer, exchange, &job);
+        let task = writer.object();
+        json::parse(&task, task.len()).ok()
     }
 
     /// What came of a task that has ended: a result, or the fault that took its place.

@@ -18,8 +18,8 @@ use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId, read_object};
 use super::error::{INTERNAL_ERROR, RpcError};
 use super::outlive::Outliving;
-use crate::call::{Asking, ErrorCode, ToolCall, ToolError, ToolOutcome};
-use crate::gateway::CallAnswer;
+use crate::call::{ToolCall, ToolOutcome};
+use crate::gateway::{CallAnswer, cannot_ask};
 use crate::json::{self, Object};
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 
@@ -212,19 +212,6 @@ impl Mcp {
             }
         }
     }
-}
-
-/// A tool that needs what its client did not declare, as a tool error.
-fn cannot_ask(missing: &[Asking]) -> ToolError {
-    let names: Vec<&str> = missing.iter().map(|asking| asking.capability()).collect();
-    ToolError::new(
-        ErrorCode::UnsupportedCapability,
-        format!(
-            "This tool asks its client for something, and this client did not declare that it can: {}. Use \
-             another client, or another tool.",
-            names.join(", ")
-        ),
-    )
 }
 
 /// A guess at the bytes of an outcome: the structured half stands twice in it, once escaped.

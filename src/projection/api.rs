@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -43,6 +44,31 @@ pub struct CallFacts {
     pub fields: Option<Arc<Fields>>,
     /// Whether and how what is left out of the result is kept; no script sees it.
     pub keeping: Option<Keeping>,
+    /// How long the call has taken, for a result that says so; no script sees it.
+    pub elapsed: Elapsed,
+}
+
+/// How long a call has taken so far. Whoever has a clock gives it; by itself (recorded cases) it is always 0.
+#[derive(Clone, Default)]
+pub struct Elapsed(Option<Arc<dyn Fn() -> Duration + Send + Sync>>);
+
+impl Elapsed {
+    /// Reads the time from `read`.
+    pub fn by(read: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(read)))
+    }
+
+    /// Milliseconds until now.
+    pub(super) fn ms(&self) -> u64 {
+        let so_far = self.0.as_ref().map_or(Duration::ZERO, |read| read());
+        u64::try_from(so_far.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Debug for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Elapsed").field(&self.0.is_some()).finish()
+    }
 }
 
 /// How large a result may get.

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::keep::{Keeping, Kept, RESULT_META};
+use super::plain::Plain;
 use super::reply;
 use super::scan::{self, Ceilings};
 use super::scrub::scrub;
@@ -21,31 +22,26 @@ use crate::json::{self as bounded, JsonText};
 pub(super) const BLOCK_BYTES_MAX: usize = 768 * 1024;
 /// Bytes beyond the cut over which secrets are still looked for.
 const SCRUB_WINDOW: usize = 8 * 1024;
+/// The media type of a value that docent itself made.
+const JSON: &str = "application/json";
 /// How a cut text says so; the numbers come in front of the text so that a reader learns it first.
 const RESTORE: &str = "ask for less: a narrower query, a smaller range or fewer fields";
 
-/// Shapes a reply that has no projection: JSON objects become the structured half, texts are cut at
-/// a character boundary with the notice first, blocks of MCP servers are kept, nothing is dropped silently.
+/// Shapes a reply that has no projection. What an MCP server answers keeps its form: its contract is its own.
+/// Everything else takes the one form of [`Plain`]. Nothing is dropped silently.
 ///
-/// Of `facts` it reads which members were asked for and whether the rest is kept.
+/// Of `facts` it reads which members were asked for, whether the rest is kept, and how long it took.
 pub fn unprojected(reply: &UpstreamReply, facts: &CallFacts, budget: &ResultBudget) -> Shaped {
     let mut out =
         Bare { budget: *budget, facts, result: ToolResult::default(), omitted: Vec::new(), kept: None };
-    let outcome = match &reply.body {
-        ReplyBody::Mcp(mcp) => {
-            out.mcp(mcp);
-            Ok(())
+    match &reply.body {
+        ReplyBody::Mcp(mcp) if mcp.artifacts.is_none() => out.mcp(mcp),
+        body => {
+            return match reply::failure(reply, false) {
+                Some(error) => Shaped::failed(error, reply::size(reply)),
+                None => out.plain(body, &reply.warnings).finish(facts, budget, reply::size(reply)),
+            };
         }
-        _ => match reply::failure(reply, false) {
-            Some(error) => Err(error),
-            None => {
-                out.body(reply);
-                Ok(())
-            }
-        },
-    };
-    if let Err(error) = outcome {
-        return Shaped::failed(error, reply::size(reply));
     }
     out.warnings(&reply.warnings);
     attach(&mut out.result, facts.keeping.as_ref(), out.kept.as_ref());
@@ -140,52 +136,66 @@ struct Bare<'f> {
 }
 
 impl Bare<'_> {
-    fn body(&mut self, reply: &UpstreamReply) {
-        match &reply.body {
-            ReplyBody::Empty => self.result.text = Some("OK".to_owned()),
-            ReplyBody::Value(value) => self.json(&bounded::to_text(value)),
-            ReplyBody::Bytes { bytes, .. } if bytes.is_empty() => self.result.text = Some("OK".to_owned()),
+    /// A body as text, data or a block.
+    fn plain<'t>(&mut self, body: &'t ReplyBody, warnings: &[String]) -> Plain<'t> {
+        let mut plain = match body {
+            ReplyBody::Empty => Plain::default(),
+            ReplyBody::Value(value) => self.json(Cow::Owned(bounded::to_text(value)), JSON),
+            ReplyBody::Bytes { bytes, .. } if bytes.is_empty() => Plain::default(),
             ReplyBody::Bytes { media_type, bytes } if reply::is_json(media_type) => {
                 match scan::checked(bytes) {
-                    Ok(text) => self.json(text),
-                    Err(_) => self.text(&String::from_utf8_lossy(bytes)),
+                    Ok(text) => self.json(Cow::Borrowed(text), media_type),
+                    Err(why) => {
+                        let mut plain = Plain::text(String::from_utf8_lossy(bytes), media_type);
+                        plain.notes.warn(&format!("the answer says that it is JSON and is not: {why}"));
+                        plain
+                    }
                 }
             }
             ReplyBody::Bytes { media_type, bytes } if reply::is_text(media_type, bytes) => {
-                self.text(&String::from_utf8_lossy(bytes));
+                Plain::text(String::from_utf8_lossy(bytes), media_type)
             }
-            ReplyBody::Bytes { media_type, bytes } => self.binary(media_type, bytes),
-            ReplyBody::Mcp(mcp) => self.mcp(mcp),
-        }
+            ReplyBody::Bytes { media_type, bytes } => binary(media_type, bytes),
+            ReplyBody::Mcp(run) => self.run(run),
+        };
+        warnings.iter().for_each(|w| plain.notes.warn(w));
+        plain
     }
 
-    /// An object within the budget is the structured half; any other JSON is text, compact.
-    fn json(&mut self, text: &str) {
-        let mut compact = String::with_capacity(text.len().min(self.budget.result_bytes));
-        if scan::copy(text, Ceilings::NONE, &mut compact).is_err() {
-            return self.text(text);
+    /// JSON with the members that were asked for.
+    fn json<'t>(&self, text: Cow<'t, str>, media_type: &'t str) -> Plain<'t> {
+        let mut compact = String::with_capacity(text.len());
+        if scan::copy(&text, Ceilings::NONE, &mut compact).is_err() {
+            return Plain::text(text, media_type);
         }
         if let Some(fields) = &self.facts.fields {
             let whole = std::mem::take(&mut compact);
             fields.select(&whole, &[], &mut compact);
         }
-        let scrubbed = scrub(&compact);
-        if scrubbed.starts_with('{')
-            && scrubbed.len() <= self.budget.result_bytes
-            && let Ok(structured) = JsonText::parse(scrubbed.into_owned())
-        {
-            self.result.structured = Some(structured);
-            return;
+        Plain { data: Some(Cow::Owned(compact)), ..Plain::default() }
+    }
+
+    /// A program's run or a body of bytes: what was printed, the files, and the blocks that stay with them.
+    fn run<'t>(&mut self, run: &'t McpReply) -> Plain<'t> {
+        let mut plain = Plain { artifacts: run.artifacts.as_deref().unwrap_or_default(), ..Plain::default() };
+        let printed = reply::mcp_text(run);
+        if !printed.is_empty() {
+            plain.text = Some((Cow::Owned(printed), ""));
         }
-        let was_object = compact.starts_with('{');
-        if compact.len() > self.budget.text_bytes {
-            // As JSON, so that its parts can be read by their paths.
-            self.kept = self.facts.keeping.as_ref().and_then(|k| k.take(&compact, false));
+        let mut room = BLOCK_BYTES_MAX;
+        for (i, block) in run.content.iter().enumerate() {
+            let value: Value = serde_json::from_str(block.get()).unwrap_or_default();
+            if value.get("type").and_then(Value::as_str) == Some("text") {
+                continue;
+            }
+            if block.get().len() > room {
+                plain.notes.omit(&format!("content/{i}"), None, "byte_budget", RESTORE);
+                continue;
+            }
+            room -= block.get().len();
+            plain.blocks.push(block.clone());
         }
-        self.text(&compact);
-        if was_object {
-            self.omit("structured content", "byte_budget");
-        }
+        plain
     }
 
     fn omit(&mut self, name: &str, reason: &str) {
@@ -195,33 +205,6 @@ impl Bare<'_> {
             reason: reason.to_owned(),
             restore_with: RESTORE.to_owned(),
         });
-    }
-
-    fn text(&mut self, text: &str) {
-        let cut = cut_text(text, self.budget.text_bytes, self.facts.keeping.as_ref());
-        self.result.text = Some(cut.text.into_owned());
-        self.omitted.extend(cut.omission);
-        self.kept = self.kept.take().or(cut.kept);
-    }
-
-    fn binary(&mut self, media_type: &str, bytes: &[u8]) {
-        let size = bytes.len();
-        if size.div_ceil(3) * 4 > BLOCK_BYTES_MAX {
-            self.result.text = Some(format!(
-                "The upstream answered {size} bytes of {media_type}, too large for a result; nothing of it is shown."
-            ));
-            return self.omit("body", "byte_budget");
-        }
-        let data = reply::base64(bytes);
-        let block = match media_type.split('/').next() {
-            Some(kind @ ("image" | "audio")) => json!({"type": kind, "data": data, "mimeType": media_type}),
-            _ => {
-                let uri = format!("docent://reply/{}", blake3::hash(bytes).to_hex());
-                json!({"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}})
-            }
-        };
-        self.result.text = Some(format!("{size} bytes of {media_type}"));
-        self.result.blocks.extend(raw(&block));
     }
 
     /// Blocks in their order; texts share the text budget, all others the block budget.
@@ -286,17 +269,44 @@ impl Bare<'_> {
         self.omitted.extend(cut.omission);
     }
 
-    /// The adapter's own warnings stand in front of a text, or in a block beside a structured half.
+    /// The adapter's own warnings, in a block of their own.
     fn warnings(&mut self, warnings: &[String]) {
         if warnings.is_empty() {
             return;
         }
         let note = format!("[note: {}]", warnings.iter().map(|w| scrub(w)).collect::<Vec<_>>().join("; "));
-        match &mut self.result.text {
-            Some(text) => *text = format!("{note}\n{text}"),
-            None => self.result.blocks.extend(raw(&json!({"type": "text", "text": note}))),
-        }
+        self.result.blocks.extend(raw(&json!({"type": "text", "text": note})));
     }
+}
+
+impl<'t> Plain<'t> {
+    /// A text of a media type.
+    pub(super) fn text(text: Cow<'t, str>, media_type: &'t str) -> Self {
+        Self { text: Some((text, media_type)), ..Self::default() }
+    }
+}
+
+/// Bytes that nobody could keep as a file, as a block.
+fn binary<'t>(media_type: &str, bytes: &[u8]) -> Plain<'t> {
+    let mut plain = Plain::default();
+    let size = bytes.len();
+    if size.div_ceil(3) * 4 > BLOCK_BYTES_MAX {
+        plain.notes.warn(&format!(
+            "the upstream answered {size} bytes of {media_type}, too large for a result; nothing of it is shown"
+        ));
+        plain.notes.omit("body", None, "byte_budget", RESTORE);
+        return plain;
+    }
+    let data = reply::base64(bytes);
+    let block = match media_type.split('/').next() {
+        Some(kind @ ("image" | "audio")) => json!({"type": kind, "data": data, "mimeType": media_type}),
+        _ => {
+            let uri = format!("docent://reply/{}", blake3::hash(bytes).to_hex());
+            json!({"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "blob": data}})
+        }
+    };
+    plain.blocks.extend(raw(&block));
+    plain
 }
 
 /// An MCP server's answer, whole, as an object: `structuredContent` and `content`.
@@ -362,38 +372,55 @@ mod tests {
         }
     }
 
-    const SMALL: ResultBudget = ResultBudget { result_bytes: 300, text_bytes: 200, records: 10 };
+    const SMALL: ResultBudget = ResultBudget { result_bytes: 2_000, text_bytes: 200, records: 10 };
+
+    /// The plain form of a reply.
+    fn plain(reply: &UpstreamReply) -> (Value, Vec<Omission>) {
+        let (result, omitted) = done(reply, &SMALL);
+        assert!(result.is_plain && result.text.is_none());
+        (result.structured.unwrap().value(), omitted)
+    }
 
     #[test]
-    fn json_objects_within_the_budget_are_structured_and_exact() {
-        let (result, omitted) =
-            done(&bytes("application/json", "{ \"id\": 123456789012345678901 , \"p\": 0.10 }"), &SMALL);
-        assert_eq!(result.structured.unwrap().as_str(), r#"{"id":123456789012345678901,"p":0.10}"#);
-        assert!(omitted.is_empty() && result.text.is_none());
-        let object = |fill: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(fill));
-        assert!(done(&bytes("application/json", object(300 - 8)), &SMALL).0.structured.is_some());
-        let (over, omitted) = done(&bytes("application/json", object(301 - 8)), &SMALL);
-        assert!(over.structured.is_none() && over.text.unwrap().starts_with("[cut: the first "));
-        assert_eq!(omitted.len(), 2);
+    fn json_is_data_and_exact() {
+        let json = bytes("application/json", "{ \"id\": 123456789012345678901 , \"p\": 0.10 }");
+        let (result, omitted) = done(&json, &SMALL);
+        assert_eq!(
+            result.structured.unwrap().as_str(),
+            r#"{"text":null,"text_mime":null,"data":{"id":123456789012345678901,"p":0.10},"artifacts":[],"warnings":[],"duration_ms":0}"#
+        );
+        assert!(omitted.is_empty());
+        for data in ["[1,2]", "7", "null", "\"x\""] {
+            let (value, _) = plain(&bytes("application/problem+json", data));
+            assert_eq!((value["data"].to_string().as_str(), &value["text"]), (data, &Value::Null));
+        }
+        let (broken, _) = plain(&bytes("application/json", "{oops"));
+        assert_eq!((&broken["text"], &broken["text_mime"]), (&json!("{oops"), &json!("application/json")));
+        assert!(broken["warnings"][0].as_str().unwrap().contains("is JSON and is not"), "{broken}");
+        let (empty, _) = plain(&UpstreamReply { body: ReplyBody::Empty, ..bytes("", "") });
+        assert_eq!((&empty["text"], &empty["data"]), (&Value::Null, &Value::Null));
     }
 
     #[test]
     fn texts_are_cut_at_the_limit_and_not_before() {
-        assert_eq!(done(&bytes("text/plain", "x".repeat(200)), &SMALL).0.text.unwrap().len(), 200);
+        let (whole, _) = plain(&bytes("text/html", "x".repeat(200)));
+        assert_eq!(whole["text"].as_str().unwrap().len(), 200);
+        assert_eq!((&whole["text_mime"], &whole["warnings"]), (&json!("text/html"), &json!([])));
         for pad in 0..4 {
             let text = format!("{}{}", "a".repeat(pad), "😀".repeat(51));
-            let (result, omitted) = done(&bytes("text/plain", text), &SMALL);
-            let kept = result.text.unwrap();
+            let (value, omitted) = plain(&bytes("text/plain", text));
+            let kept = value["text"].as_str().unwrap();
             assert!(kept.len() <= 200 && kept.starts_with("[cut: "), "{kept}");
             assert_eq!(omitted[0].name, "text");
+            assert!(value["warnings"][0].as_str().unwrap().starts_with("left out: the last "), "{value}");
         }
     }
 
     #[test]
     fn a_secret_across_the_cut_is_gone() {
         let text = format!("{} ghp_{}", "x".repeat(120), "a1b2c3d4".repeat(8));
-        let kept = done(&bytes("text/plain", text), &SMALL).0.text.unwrap();
-        assert!(!kept.contains("ghp_"), "{kept}");
+        let (value, _) = plain(&bytes("text/plain", text));
+        assert!(!value.to_string().contains("ghp_"), "{value}");
     }
 
     #[test]
@@ -403,7 +430,8 @@ mod tests {
         let (pdf, _) = done(&bytes("application/pdf", vec![0xffu8; 3]), &SMALL);
         assert!(pdf.blocks[0].get().contains("\"blob\":\"////\""));
         let (big, omitted) = done(&bytes("application/pdf", vec![0xffu8; 800_000]), &SMALL);
-        assert!(big.blocks.is_empty() && big.text.unwrap().contains("800000 bytes") && omitted.len() == 1);
+        let told = big.structured.unwrap().value()["warnings"][0].as_str().unwrap().to_owned();
+        assert!(big.blocks.is_empty() && told.contains("800000 bytes") && omitted.len() == 1, "{told}");
     }
 
     fn mcp(content: &[Value], structured: Option<&Value>) -> UpstreamReply {
@@ -415,6 +443,7 @@ mod tests {
                 structured: structured.and_then(raw),
                 is_error: false,
                 meta: None,
+                artifacts: None,
             }),
             warnings: Vec::new(),
         }
@@ -436,7 +465,10 @@ mod tests {
         );
         assert!(omitted.is_empty());
         let (flood, omitted) = done(
-            &mcp(&[json!({"type": "text", "text": "x".repeat(1_000)})], Some(&json!({"a": "y".repeat(300)}))),
+            &mcp(
+                &[json!({"type": "text", "text": "x".repeat(1_000)})],
+                Some(&json!({"a": "y".repeat(2_000)})),
+            ),
             &SMALL,
         );
         assert!(flood.structured.is_none() && flood.blocks[0].get().contains("[cut: "));
@@ -456,7 +488,8 @@ mod tests {
         );
         let mut reply = bytes("text/plain", "out");
         reply.warnings = vec!["output was cut".to_owned()];
-        assert_eq!(done(&reply, &SMALL).0.text.unwrap(), "[note: output was cut]\nout");
+        let (value, _) = plain(&reply);
+        assert_eq!((&value["text"], &value["warnings"]), (&json!("out"), &json!(["output was cut"])));
     }
 
     proptest! {
@@ -464,9 +497,11 @@ mod tests {
         fn any_body_stays_within_its_budget(body in prop::collection::vec(any::<u8>(), 0..600), kind in 0usize..5) {
             let media_type = ["application/json", "text/plain", "image/png", "", "application/pdf"][kind];
             let (result, _) = done(&bytes(media_type, body), &SMALL);
-            prop_assert!(result.text.as_ref().map_or(0, String::len) <= SMALL.text_bytes);
-            prop_assert!(result.structured.as_ref().map_or(0, JsonText::len) <= SMALL.result_bytes);
-            prop_assert!(result.text.is_some() || result.structured.is_some() || !result.blocks.is_empty());
+            let structured = result.structured.unwrap();
+            prop_assert!(structured.len() <= SMALL.result_bytes);
+            let value = structured.value();
+            prop_assert_eq!(value.as_object().unwrap().len(), 6);
+            prop_assert!(value["text"].as_str().map_or(0, str::len) <= SMALL.text_bytes);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::bare::internal;
 use super::contract::{Breach, Contract, Enveloped};
 use super::envelope::{Notes, elements, prefix, reduce};
 use super::keep::{Kept, child, members};
+use super::plain::Plain;
 use super::scan::{self, Ceilings, Cuts};
 use super::select::Fields;
 use super::sink::shrink;
@@ -63,12 +64,15 @@ pub(super) struct Finish<'a> {
     /// The call: its correlation id, what of the result is asked for, whether the rest is kept.
     pub(super) facts: &'a CallFacts,
     pub(super) bytes_in: usize,
+    /// Whether the result takes the form of tools that have none of their own.
+    pub(super) is_plain: bool,
 }
 
 impl Finish<'_> {
     /// The result of a success under the tool's contract.
     pub(super) fn success(&self, data: Data, notes: Notes) -> Shaped {
         match self.contract {
+            Contract::Free if self.is_plain => self.plain_data(&data, notes),
             Contract::Enveloped(envelope) => self.enveloped(envelope, data, notes),
             Contract::Free | Contract::Bare(_) => {
                 let whole = data.is_partial().then(|| data.whole());
@@ -150,6 +154,15 @@ impl Finish<'_> {
         kept.is_whole = data.is_whole_there();
         notes.warn(&keeping.told(&kept));
         Some(kept)
+    }
+
+    /// A script's value under no contract.
+    fn plain_data(&self, data: &Data, notes: Notes) -> Shaped {
+        let text = data.text();
+        let text = self.selected(&text).unwrap_or(text);
+        let whole = data.is_partial().then(|| data.whole());
+        let (data, whole) = (Some(Cow::Owned(text)), whole.as_deref());
+        Plain { data, whole, notes, ..Plain::default() }.finish(self.facts, self.budget, self.bytes_in)
     }
 
     /// A result without an envelope: objects are the structured half, anything else is text.

@@ -51,6 +51,19 @@ impl Projection {
         self.roles.is_some()
     }
 
+    /// Whether an argument is sent as bytes, so that a file in its place keeps its name and type.
+    pub fn sends_bytes_of(&self, argument: &str) -> bool {
+        self.request.as_ref().is_some_and(|request| request.sends_bytes_of(argument))
+    }
+
+    /// Whether its results take the form of tools that have none of their own: it neither maps nor projects, and
+    /// names no family and no schema. A script that makes the whole result may still give content blocks.
+    pub fn is_plain(&self) -> bool {
+        let projects = self.roles.as_ref().is_some_and(Roles::projects);
+        let shapes = !self.is_script() && (self.mapping.is_some() || projects);
+        !shapes && matches!(self.contract, Contract::Free)
+    }
+
     /// What to ask the upstream: the template's or script's request, else the arguments for the adapter.
     pub fn request(&self, args: &Object, facts: &CallFacts) -> Result<UpstreamRequest, ToolError> {
         if let Some(roles) = self.roles.as_ref().filter(|r| r.requests()) {
@@ -97,7 +110,7 @@ impl Projection {
             return finish.failure(error);
         }
         let projecting = self.roles.as_ref().filter(|r| r.projects());
-        if self.mapping.is_none() && projecting.is_none() && matches!(self.contract, Contract::Free) {
+        if self.is_plain() {
             return bare::unprojected(reply, facts, budget);
         }
         let mut notes = Notes::default();
@@ -152,7 +165,14 @@ impl Projection {
 
     fn finish<'a>(&'a self, facts: &'a CallFacts, budget: &'a ResultBudget, bytes_in: usize) -> Finish<'a> {
         let (contract, validators) = (&self.contract, &*self.validators);
-        Finish { contract, validators, budget, facts, bytes_in }
+        Finish {
+            contract,
+            validators,
+            budget,
+            facts,
+            bytes_in,
+            is_plain: self.is_script() && self.is_plain(),
+        }
     }
 
     /// What the status, or an MCP server's own verdict, says went wrong.

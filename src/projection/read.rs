@@ -125,16 +125,37 @@ fn check_path(section: &Section, text: &Located<String>, path: &Template) {
     }
 }
 
+/// The keys that a request's body may have, one of them.
+const BODIES: [&str; 4] = ["body", "form", "multipart", "raw"];
+
 fn read_body(section: &mut Section) -> BodySpec {
-    let form = section.string_table("form");
-    if !form.is_empty() {
-        if section.has("body") {
-            let help = "a request has one body: keep `form` or `body`";
-            section.error(section.offset(), "conflicting-keys", "`form` and `body` exclude each other", help);
-            drop(section.json("body"));
-        }
-        return BodySpec::Form(form.into_iter().map(|(n, t)| (n, template(section, &t))).collect());
+    let given: Vec<&str> = BODIES.into_iter().filter(|key| section.has(key)).collect();
+    if given.len() > 1 {
+        let message = format!("`{}` exclude each other", given.join("` and `"));
+        section.error(
+            section.offset(),
+            "conflicting-keys",
+            message,
+            "a request has one body: keep one of them",
+        );
     }
+    let templates = |section: &mut Section, key: &str| {
+        let pairs = section.string_table(key);
+        pairs.into_iter().map(|(n, t)| (n, template(section, &t))).collect::<Vec<_>>()
+    };
+    // All are read, so that none is told to be unknown as well.
+    let (form, multipart) = (templates(section, "form"), templates(section, "multipart"));
+    let raw = section.string("raw");
+    let body = json_body(section);
+    match raw {
+        Some(raw) => BodySpec::Raw(raw),
+        None if !multipart.is_empty() => BodySpec::Multipart(multipart),
+        None if !form.is_empty() => BodySpec::Form(form),
+        None => body,
+    }
+}
+
+fn json_body(section: &mut Section) -> BodySpec {
     let Some(found) = section.json("body") else { return BodySpec::Empty };
     match found.value {
         Value::String(name) if name == "*" => BodySpec::Rest,

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::spec::{BodyNode, BodySpec, Place, RequestSpec};
 use super::template::{Piece, Template, plain, present};
+use super::upload;
 use crate::call::{ErrorCode, HttpBody, HttpRequest, ToolError};
 use crate::diagnostic::{Diagnostics, did_you_mean};
 use crate::json::{self, Object};
@@ -48,16 +49,16 @@ impl Request {
         };
         let pairs = spec.query.iter().chain(&spec.headers).map(|(_, t)| t);
         let form = match &spec.body {
-            BodySpec::Form(pairs) => pairs.as_slice(),
+            BodySpec::Form(pairs) | BodySpec::Multipart(pairs) => pairs.as_slice(),
             _ => &[],
         };
         for template in std::iter::once(&spec.path).chain(pairs).chain(form.iter().map(|(_, t)| t)) {
             template.value.arguments().for_each(|name| check(name, template.offset));
         }
         match &spec.body {
-            BodySpec::Argument(name) => check(&name.value, name.offset),
+            BodySpec::Argument(name) | BodySpec::Raw(name) => check(&name.value, name.offset),
             BodySpec::Json(node, offset) => node.arguments(&mut |name| check(name, *offset)),
-            BodySpec::Empty | BodySpec::Rest | BodySpec::Form(_) => {}
+            BodySpec::Empty | BodySpec::Rest | BodySpec::Form(_) | BodySpec::Multipart(_) => {}
         }
         Self { spec: spec.clone(), used }
     }
@@ -73,6 +74,15 @@ impl Request {
         })
     }
 
+    /// Whether an argument is sent as bytes, so that a file in its place keeps its name and type.
+    pub(super) fn sends_bytes_of(&self, argument: &str) -> bool {
+        match &self.spec.body {
+            BodySpec::Raw(name) => name.value == argument,
+            BodySpec::Multipart(form) => form.iter().any(|(_, t)| t.value.whole() == Some(argument)),
+            _ => false,
+        }
+    }
+
     fn body(&self, args: &Object) -> Result<Option<HttpBody>, ToolError> {
         Ok(match &self.spec.body {
             BodySpec::Empty => None,
@@ -84,6 +94,22 @@ impl Request {
             BodySpec::Json(node, _) => node.fill(args).map(HttpBody::Json),
             BodySpec::Form(form) => {
                 Some(HttpBody::Form(pairs(form.iter().map(|(n, t)| (n, &t.value)), args)?))
+            }
+            BodySpec::Raw(name) => {
+                present(args, &name.value).map(|value| upload::raw(&name.value, value)).transpose()?
+            }
+            BodySpec::Multipart(form) => {
+                let mut parts = Vec::new();
+                for (name, template) in form {
+                    match template.value.whole() {
+                        Some(argument) => {
+                            let value = present(args, argument);
+                            value.map_or(Ok(()), |v| upload::parts(name, argument, v, &mut parts))?;
+                        }
+                        None => parts.extend(template.value.fill(args).map(|t| upload::text_part(name, t))),
+                    }
+                }
+                Some(HttpBody::Multipart(parts))
             }
         })
     }
@@ -314,6 +340,25 @@ mod tests {
             body("request = { path = \"/\", form = { a = \"{id}\", b = \"{note}\" } }"),
             Some(HttpBody::Form(vec![("a".to_owned(), "7".to_owned())]))
         );
+    }
+
+    #[test]
+    fn files_are_sent_as_bytes() {
+        let schema = schema(&["file", "note"]);
+        let args = json!({"file": {"base64": "aGk=", "filename": "a.txt", "content_type": "text/plain"}, "note": "n"});
+        let toml = "request = { method = \"POST\", path = \"/\", multipart = { upload = \"{file}\", note = \"x {note}\" } }";
+        let (request, found) = compile(toml, &schema);
+        assert!(found.is_empty() && request.sends_bytes_of("file") && !request.sends_bytes_of("note"));
+        let Some(HttpBody::Multipart(parts)) = build(toml, &schema, &args).unwrap().body else { panic!() };
+        assert_eq!((parts[0].file_name.as_deref(), &parts[0].bytes[..]), (Some("a.txt"), &b"hi"[..]));
+        assert_eq!((parts[1].name.as_str(), &parts[1].bytes[..]), ("note", &b"x n"[..]));
+        let raw = "request = { method = \"PUT\", path = \"/\", raw = \"file\" }";
+        let Some(HttpBody::Raw { content_type, bytes }) = build(raw, &schema, &args).unwrap().body else {
+            panic!()
+        };
+        assert_eq!((content_type.as_str(), &bytes[..]), ("text/plain", &b"hi"[..]));
+        let both = "request = { path = \"/\", raw = \"file\", form = { a = \"{note}\" } }";
+        assert_eq!(compile(both, &schema).1, ["1:11 `form` and `raw` exclude each other"]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The scripts of a tool: which function plays which role, and what its result becomes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,6 +12,7 @@ use super::contract::Contract;
 use super::envelope::Notes;
 use super::host::REQUEST_ALIAS;
 use super::made::{self, Made, Page};
+use super::plain::Plain;
 use super::spec::{Place, ScriptSpec};
 use super::view::View;
 use super::{CallFacts, ScriptCalls, Shaped, scan};
@@ -237,6 +239,9 @@ fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Resul
     if let Ok(text) = made.as_immutable_string_ref() {
         return Ok(finish.text(text.as_str(), notes));
     }
+    if made.is_unit() && finish.is_plain {
+        return Ok(Plain { notes, ..Plain::default() }.finish(finish.facts, finish.budget, finish.bytes_in));
+    }
     if made.is_unit() {
         return Ok(finish.text("OK", notes));
     }
@@ -278,6 +283,10 @@ impl Finish<'_> {
         if let Contract::Enveloped(_) = self.contract {
             let data = format!("{{\"kind\":\"text\",\"text\":{}}}", bounded::to_text(text));
             return self.success(Data::Other { family: "text".to_owned(), text: data, whole: None }, notes);
+        }
+        if self.is_plain {
+            let plain = Plain { notes, ..Plain::text(Cow::Borrowed(text), "") };
+            return plain.finish(self.facts, self.budget, self.bytes_in);
         }
         let keeping = self.facts.keeping.as_ref();
         let cut = bare::cut_text(text, self.budget.text_bytes, keeping);

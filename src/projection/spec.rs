@@ -51,7 +51,7 @@ impl Place {
     }
 }
 
-/// `request = { method, path, query, headers, body | form }`.
+/// `request = { method, path, query, headers, body | form | multipart | raw }`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequestSpec {
     /// `GET`, `POST`, …
@@ -86,6 +86,10 @@ pub(super) enum BodySpec {
     Json(BodyNode, usize),
     /// `form = { … }`: urlencoded pairs.
     Form(Vec<(String, Located<Template>)>),
+    /// `raw = "name"`: the argument's bytes, as they are.
+    Raw(Located<String>),
+    /// `multipart = { … }`: parts of a form; an argument that is a file is a file there.
+    Multipart(Vec<(String, Located<Template>)>),
 }
 
 /// A node of a JSON body template.

@@ -118,6 +118,27 @@ impl Store {
         .await
     }
 
+    /// A caller's results that have not expired at `now_ms` and are still whole, newest first: id and tool.
+    pub async fn results_of(
+        &self,
+        caller: &str,
+        now_ms: u64,
+        most: usize,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let caller = caller.to_owned();
+        self.read(move |db| {
+            let mut statement = db.prepare(
+                "SELECT id, tool FROM results WHERE caller = ?1 AND expires_ms > ?2 AND body IS NOT NULL
+                 ORDER BY created_ms DESC, rowid DESC LIMIT ?3",
+            )?;
+            let most = i64::try_from(most).unwrap_or(i64::MAX);
+            statement
+                .query_map(params![caller, ms(now_ms), most], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        })
+        .await
+    }
+
     /// A caller's result that has not expired at `now_ms`.
     pub async fn result(&self, caller: &str, id: &str, now_ms: u64) -> Result<Option<ResultRow>, StoreError> {
         let (caller, id) = (caller.to_owned(), id.to_owned());
@@ -171,6 +192,9 @@ mod tests {
         assert_eq!(store.put_result(row("r_1", "alice", 1, 10), ROOM).await.unwrap(), 0);
         assert_eq!(store.result("alice", "r_1", 500).await.unwrap(), Some(row("r_1", "alice", 1, 10)));
         assert_eq!(store.result("bob", "r_1", 500).await.unwrap(), None);
+        let listed = store.results_of("alice", 500, 9).await.unwrap();
+        assert_eq!(listed, [("r_1".to_owned(), "git.log".to_owned())]);
+        assert_eq!(store.results_of("bob", 500, 9).await.unwrap(), []);
         assert_eq!(store.result("alice", "r_1", 1_001).await.unwrap(), None);
     }
 

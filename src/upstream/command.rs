@@ -175,6 +175,14 @@ impl Commands {
                 self.config.read_bytes()
             ));
         }
+        let name = argv.first().map_or("", |p| p.rsplit('/').next().unwrap_or(p));
+        if let Some(code @ 1..) = ended.code {
+            warnings.push(format!("`{name}` ended with exit code {code}"));
+        }
+        let said = ended.stderr.trim();
+        if !said.is_empty() {
+            warnings.push(format!("`{name}` said: {said}"));
+        }
         let code = ended.code.unwrap_or(0).to_string();
         let headers = vec![("exit-code".to_owned(), code)];
         let body = match (output, program.tool.output) {

@@ -301,7 +301,8 @@ impl McpUpstream {
         }
         let is_error = raw.is_error == Value::Bool(true);
         let owned = |r: Option<&RawValue>| r.map(ToOwned::to_owned);
-        let reply = McpReply { content, structured: owned(raw.structured), is_error, meta: owned(raw.meta) };
+        let (structured, meta) = (owned(raw.structured), owned(raw.meta));
+        let reply = McpReply { content, structured, is_error, meta, artifacts: None };
         let status = if is_error { 500 } else { 200 };
         Ok(UpstreamReply { status, headers: Vec::new(), body: ReplyBody::Mcp(reply), warnings })
     }

@@ -222,7 +222,7 @@ fn stepping_up_is_a_403_before_any_byte_and_a_broader_token_is_enough() {
         let opened = alice.result("agents/get", json!({"name": "deploy-agent"}));
         assert_eq!(opened["tools"][1]["name"], "ops_deploy_service");
         let call = json!({"name": "ops_deploy_service", "arguments": {"service": "a"}});
-        assert_eq!(alice.result("tools/call", call)["structuredContent"]["deployed"], true);
+        assert_eq!(alice.result("tools/call", call)["structuredContent"]["data"]["deployed"], true);
     }
 }
 

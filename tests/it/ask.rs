@@ -42,7 +42,7 @@ fn answers_of_earlier_rounds_travel_with_the_state() {
         "inputResponses": answer("step2", json!({"color": "blue"})),
         "requestState": second["result"]["requestState"],
     }));
-    assert_eq!(last["result"]["content"][0]["text"], "Ann likes blue", "{last}");
+    assert_eq!(last["result"]["structuredContent"]["text"], "Ann likes blue", "{last}");
     let forged = format!("{}x", second["result"]["requestState"].as_str().unwrap());
     let refused = ask(json!({"inputResponses": answer("step2", json!({})), "requestState": forged}));
     assert_eq!(refused["error"]["code"], -32602);
@@ -59,7 +59,7 @@ fn what_the_client_did_not_declare_is_not_asked() {
     let keys = some["result"]["inputRequests"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys, ["capital_question"]);
     let (_, none) = call(&server.url, tool, json!({}), json!({}));
-    assert_eq!(none["result"]["content"][0]["text"], "This client can be asked nothing.");
+    assert_eq!(none["result"]["structuredContent"]["text"], "This client can be asked nothing.");
 }
 
 #[test]
@@ -94,4 +94,34 @@ fn a_session_is_asked_for_one_thing_after_the_other() {
     assert_eq!(asked, ["elicitation/create", "sampling/createMessage", "roots/list"]);
     let text = last["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("Ann") && text.contains("Paris") && text.contains("file:///home/ann"), "{text}");
+}
+
+#[test]
+fn a_prompt_whose_tool_asks_comes_again_with_the_answer_and_a_session_is_told_to_call_the_tool() {
+    let server = server();
+    let name = "test_input_required_result_prompt";
+    let get = |more: Value| {
+        let mut params = with_meta(json!({"name": name}));
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+        for (key, value) in more.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        let headers =
+            [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "prompts/get"), ("mcp-name", name)];
+        rpc(&server.url, &headers, &request(1, "prompts/get", params)).2["result"].clone()
+    };
+    let asked = get(json!({}));
+    assert_eq!(
+        (&asked["resultType"], asked["inputRequests"].as_object().unwrap().len()),
+        (&json!("input_required"), 1)
+    );
+    let answer = json!({"user_name": {"action": "accept", "content": {"name": "Ann"}}});
+    let done = get(json!({"inputResponses": answer, "requestState": asked["requestState"]}));
+    assert!(done["messages"][0]["content"]["text"].as_str().unwrap().contains("Hello, Ann!"), "{done}");
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "it", "version": "1"}});
+    let session =
+        header(&rpc(&server.url, &[], &request(0, "initialize", hello)).1, "mcp-session-id").unwrap();
+    let headers = [("mcp-session-id", session.as_str())];
+    let refused = rpc(&server.url, &headers, &request(2, "prompts/get", json!({"name": name}))).2;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("asks its client"), "{refused}");
 }

@@ -175,3 +175,23 @@ fn every_budget_is_told_just_where_it_ends() {
     assert_eq!(codes("", &"word ".repeat(100)), [""; 0]);
     assert_eq!(codes("", &"word ".repeat(400)), ["instructions-too-long"]);
 }
+
+/// Equal calls share an answer only where somebody has written down why.
+#[test]
+fn a_tool_on_the_list_of_repeats_without_a_reason_is_an_error() {
+    for (dedup, code) in [
+        ("{ reason = \"a retry is usual, a second one is seen by people, nobody means it\" }", None),
+        ("{ reason = \"  \" }", Some("missing-reason")),
+        ("{}", Some("missing-key")),
+        ("true", Some("wrong-type")),
+    ] {
+        let home = small("fn rules(p) {\n  p.allow().tags([\"t\"]);\n}\n");
+        home.write(
+            "scripts/one/upstream.toml",
+            &ONE_TOOL.replace("run =", &format!("dedup = {dedup}\nrun =")),
+        );
+        let (_, ok, found, _) = diagnostics(&home);
+        assert_eq!(ok, code.is_none(), "{dedup}: {found:?}");
+        assert!(code.is_none_or(|code| found.iter().any(|f| f.ends_with(code))), "{dedup}: {found:?}");
+    }
+}

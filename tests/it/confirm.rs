@@ -95,7 +95,7 @@ fn an_operators_yes_is_a_grant_for_one_caller_and_one_tool() {
     assert_eq!(admin(url, "bob", "POST", &path("approve"), "").0, 404);
 
     let granted = drop("alice", "another");
-    assert_eq!(granted["result"]["structuredContent"]["done"], true, "{granted}");
+    assert_eq!(granted["result"]["structuredContent"]["data"]["done"], true, "{granted}");
     let left = granted["result"]["_meta"]["dev.docent/grant"]["expires_in_seconds"].as_u64().unwrap();
     assert!((1_700..=1_800).contains(&left));
     let run = call(url, "alice", "docent_run_tool", inner, json!({}), false);
@@ -180,7 +180,7 @@ fn a_stateless_client_answers_by_a_sealed_state_for_this_call_only() {
     let declined = ask("alice", with(&state, &json!({"confirm": {"action": "decline"}})));
     assert_eq!(error(&declined)["code"], "FORBIDDEN");
     let done = ask("alice", with(&state, &accept));
-    assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
+    assert_eq!(done["result"]["structuredContent"]["data"]["done"], true, "{done}");
     assert_eq!(ask("alice", with(&state, &accept))["result"]["resultType"], "input_required", "used once");
 
     let mute = call(url, "alice", "u_ask", json!({}), json!({}), false);
@@ -255,7 +255,7 @@ fn a_pipe_is_asked_between_its_lines() {
     assert_eq!(question["method"], "elicitation/create");
     say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}));
     let done = hear();
-    assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
+    assert_eq!(done["result"]["structuredContent"]["data"]["done"], true, "{done}");
     drop(stdin);
     assert!(child.wait().unwrap().success());
 }
@@ -285,6 +285,6 @@ fn a_caller_may_close_what_it_opened_and_nothing_else() {
     let close = |who: &str| call(who, "u_close", json!({"number": 7}));
     assert!(error(&close("alice"))["message"].as_str().unwrap().contains("not yours"));
     assert_eq!(call("alice", "u_open", json!({"n": 7}))["result"]["isError"], false);
-    assert_eq!(close("alice")["result"]["structuredContent"]["done"], true);
+    assert_eq!(close("alice")["result"]["structuredContent"]["data"]["done"], true);
     assert!(error(&close("bob"))["message"].as_str().unwrap().contains("not yours"));
 }

@@ -173,7 +173,7 @@ fn progressive_discovery_is_negotiated_on_both_wires_and_changes_nothing_for_oth
         }
         // A direct call of a tool that the entry catalog does not list: listing is never authorization.
         let echoed = client(&declared).call("w_echo", json!({"word": "hi"}));
-        assert_eq!(echoed["result"]["structuredContent"], json!({"result": "hi\n"}), "{echoed}");
+        assert_eq!(echoed["result"]["structuredContent"]["result"]["text"], "hi\n", "{echoed}");
 
         let failed = client(&declared).call("docent_search_tools", json!({"query": "x", "limit": 0}));
         assert_eq!(

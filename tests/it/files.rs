@@ -158,6 +158,81 @@ fn what_is_too_large_unnamed_or_nobodys_is_refused() {
     );
 }
 
+/// An HTTP server that keeps what it is sent and answers with bytes.
+fn sink() -> (String, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let seen = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
+    let log = std::sync::Arc::clone(&seen);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut bytes, mut buffer) = (Vec::new(), [0u8; 4096]);
+            let text = loop {
+                let n = stream.read(&mut buffer).unwrap_or(0);
+                bytes.extend_from_slice(&buffer[..n]);
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                let length = text
+                    .to_lowercase()
+                    .split("content-length: ")
+                    .nth(1)
+                    .and_then(|rest| rest.lines().next()?.parse::<usize>().ok());
+                let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+                if n == 0 || body.is_some() && body >= length {
+                    break text;
+                }
+            };
+            log.lock().unwrap().push(text);
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/pdf\r\nconnection: close\r\ncontent-length: 5\r\n\r\n%PDF\u{1}").ok();
+        }
+    });
+    (url, seen)
+}
+
+#[test]
+fn a_request_by_hand_sends_a_file_as_bytes_and_its_answer_becomes_one() {
+    let (url, seen) = sink();
+    let home = home();
+    let schema = "input_schema = { type = \"object\", properties = { file = { type = \"string\" }, note = { type = \"string\" } } }";
+    let pack = format!(
+        "kind = \"http\"\nbase_url = \"{url}\"\n\
+         [[tool]]\nid = \"form\"\ndescription = \"Sends a form.\"\n{schema}\n\
+         request = {{ method = \"POST\", path = \"/form\", multipart = {{ upload = \"{{file}}\", note = \"{{note}}\" }} }}\n\
+         [[tool]]\nid = \"put\"\ndescription = \"Sends bytes.\"\n{schema}\n\
+         request = {{ method = \"PUT\", path = \"/raw\", raw = \"file\" }}\n"
+    );
+    home.write("scripts/out/upstream.toml", &pack);
+    let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
+    home.write("docent.toml", &main.replace("[\"sh\"]", "[\"sh\", \"out\"]"));
+    let server = TestServer::start(home.path(), &[]);
+    let kind = [("content-type", "text/csv")];
+    let file = parsed(&api(&server, "alice", "POST", "/api/v1/files?name=a.csv", &kind, "1,2").2);
+    let reference = json!({"$file": file["file_id"]});
+    let sent = call(&server, "alice", "out_form", json!({"file": reference, "note": "hi"}));
+    assert_eq!(sent["isError"], false, "{sent}");
+    let form = seen.lock().unwrap().pop().unwrap();
+    for part in [
+        "name=\"upload\"; filename=\"a.csv\"",
+        "text/csv",
+        "\r\n\r\n1,2\r\n",
+        "name=\"note\"",
+        "\r\n\r\nhi\r\n",
+    ] {
+        assert!(form.contains(part), "{part} is not in {form}");
+    }
+    let artifact = &sent["structuredContent"]["artifacts"][0];
+    assert_eq!((&artifact["mime"], &artifact["size"]), (&json!("application/pdf"), &json!(5)), "{sent}");
+    assert!(sent["structuredContent"]["text"].is_null() && sent["structuredContent"]["data"].is_null());
+    call(&server, "alice", "out_put", json!({"file": reference}));
+    let raw = seen.lock().unwrap().pop().unwrap();
+    assert!(
+        raw.starts_with("PUT /raw ") && raw.contains("text/csv") && raw.ends_with("\r\n\r\n1,2"),
+        "{raw}"
+    );
+    call(&server, "alice", "out_put", json!({"file": "plain"}));
+    let raw = seen.lock().unwrap().pop().unwrap();
+    assert!(raw.contains("text/plain; charset=utf-8") && raw.ends_with("\r\n\r\nplain"), "{raw}");
+}
+
 #[test]
 fn another_callers_file_is_an_unknown_file() {
     let home = home();
@@ -206,6 +281,18 @@ fn a_program_gets_a_path_and_its_files_become_the_callers() {
         assert_eq!(refused["structuredContent"]["error"]["code"], "INVALID_ARGUMENT", "{refused}");
     }
     let made = call(&server, "alice", "sh_make", json!({}));
+    let plain = &made["structuredContent"];
+    assert_eq!(made["content"][0]["text"], plain.to_string(), "the halves are one, byte for byte");
+    let members: Vec<&String> = plain.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["text", "text_mime", "data", "artifacts", "warnings", "duration_ms"], "{plain}");
+    assert_eq!((&plain["text"], &plain["text_mime"]), (&json!("done\n"), &json!("text/plain")));
+    let artifact = &plain["artifacts"][0];
+    assert_eq!(
+        (&artifact["name"], &artifact["mime"], &artifact["size"]),
+        (&json!("a b.txt"), &json!("text/plain"), &json!(5))
+    );
+    assert_eq!(artifact["url"], format!("/api/v1/files/{}/content", artifact["id"].as_str().unwrap()));
+    assert_eq!(api(&server, "alice", "GET", artifact["url"].as_str().unwrap(), &[], "").2, "hello");
     let blocks = made["content"].as_array().unwrap();
     let links: Vec<&Value> = blocks.iter().filter(|b| b["type"] == "resource_link").collect();
     let names: Vec<&str> = links.iter().map(|l| l["name"].as_str().unwrap()).collect();

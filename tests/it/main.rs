@@ -12,6 +12,7 @@
 mod agents;
 mod agents_walk;
 mod ask;
+mod ask_jobs;
 mod auth;
 mod check;
 mod cli;

@@ -95,7 +95,8 @@ impl Served {
         let shaped = self.call(args).await;
         match shaped.outcome {
             ToolOutcome::Completed(result) => {
-                result.structured.map_or_else(|| json!(result.text), |s| s.value()["data"].clone())
+                let value = result.structured.map(|s| s.value()).unwrap_or_default();
+                value[if result.is_plain { "text" } else { "data" }].clone()
             }
             ToolOutcome::Failed(error) => panic!("{}: {error} {:?}", self.tool.id, shaped.detail),
         }
@@ -150,6 +151,9 @@ async fn recorded_cases_hold() {
             let shaped = run_case(&all[&format!("{pack}.{}", case["tool"].as_str().unwrap())], case);
             match &shaped.outcome {
                 ToolOutcome::Completed(result) => match &result.structured {
+                    Some(found) if result.is_plain => {
+                        assert_eq!(found.value()["text"], case["text"], "{pack}: {name}");
+                    }
                     Some(found) => assert_eq!(found.value(), case["expect"], "{pack}: {name}"),
                     None => assert_eq!(json!(result.text), case["text"], "{pack}: {name}"),
                 },

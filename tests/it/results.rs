@@ -141,7 +141,7 @@ fn the_rest_of_a_page_is_kept_linked_and_read_to_its_end() {
 fn a_cut_text_is_kept_whole() {
     let (_home, _server, alice, _) = served("");
     let result = alice.call("u_text", &json!({}), &json!({}));
-    let shown = result["content"][0]["text"].as_str().unwrap();
+    let shown = result["structuredContent"]["text"].as_str().unwrap();
     let id = result_id(&result);
     assert!(shown.starts_with("[cut: the first ") && shown.contains(&id), "{shown:.200}");
     assert!(shown.len() <= 50 * 1024);
@@ -155,6 +155,7 @@ fn a_cut_text_is_kept_whole() {
         from = part["next_offset"].clone();
     }
     assert_eq!(seen, whole);
+    assert!(result["structuredContent"]["warnings"][0].as_str().unwrap().contains(&id), "{result:.300}");
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn a_kept_result_is_an_argument_and_policy_and_schema_judge_what_it_is() {
     let echo = |who: &Client, path: &str| {
         let result = who.call("u_echo", &json!({"text": {"$result": id, "path": path}}), &json!({}));
         (
-            result["content"][0]["text"].as_str().unwrap().to_owned(),
+            result["structuredContent"]["text"].as_str().unwrap_or_default().to_owned(),
             result["structuredContent"]["error"].clone(),
         )
     };
@@ -175,7 +176,7 @@ fn a_kept_result_is_an_argument_and_policy_and_schema_judge_what_it_is() {
     let foreign = echo(&bob, "/items/0/n").1;
     assert_eq!((&foreign["code"], &foreign["field"]), (&json!("NOT_FOUND"), &json!("/text")));
     let run = json!({"tool": "u.echo", "arguments": {"text": {"$result": id, "path": "/items/0/n"}}});
-    assert_eq!(alice.call("docent_run_tool", &run, &json!({}))["content"][0]["text"], "1");
+    assert_eq!(alice.call("docent_run_tool", &run, &json!({}))["structuredContent"]["text"], "1");
     let seventeen = json!({"text": vec![json!({"$result": id}); 17]});
     assert!(alice.call("u_echo", &seventeen, &json!({})).to_string().contains("17 `$result` values"));
 }
@@ -215,7 +216,7 @@ fn the_oldest_make_room_and_their_owner_is_told() {
 fn only_the_members_asked_for_come_on_both_ways() {
     let (_home, _server, alice, _) = served("");
     let direct = alice.call("u_people", &json!({}), &json!({"dev.docent/fields": ["/rows/5"]}));
-    assert_eq!(direct["structuredContent"]["rows"], json!([{"id": 5}]), "{direct}");
+    assert_eq!(direct["structuredContent"]["data"]["rows"], json!([{"id": 5}]), "{direct}");
     let run = json!({"tool": "u_numbers", "arguments": {"n": 3}, "fields": ["m"]});
     let wrong = alice.call("docent_run_tool", &run, &json!({}));
     assert_eq!(wrong["structuredContent"]["error"]["field"], "/fields", "{wrong}");

@@ -183,7 +183,7 @@ fn code(result: &Value) -> &str {
 }
 
 fn execution(result: &Value) -> &Value {
-    &result["structuredContent"]["execution"]
+    &result["structuredContent"]["data"]["execution"]
 }
 
 /// Runs a tool as a job and gives its id.
@@ -281,6 +281,47 @@ fn an_upstream_that_breaks_off_is_not_asked_again_for_the_same_key() {
 }
 
 #[test]
+fn a_job_whose_upstream_breaks_off_says_that_nobody_knows_and_an_upstream_that_is_killed_comes_back() {
+    let backend = Counting::start();
+    let inner = home(&backend);
+    // Another docent as an MCP upstream: a real process, killed in the middle of a job of the outer one.
+    let pack = format!(
+        "kind = \"mcp\"\ncommand = ['{0}', \"serve\", \"--stdio\", \"--home\", '{1}', \"--data\", '{1}/data']\ntimeout_ms = 60000\n",
+        env!("CARGO_BIN_EXE_docent"),
+        inner.path().display()
+    );
+    let outer = home(&backend);
+    outer.write("scripts/child/upstream.toml", &pack);
+    outer.write("docent.toml", &DOCENT.replace("\"prog\"", "\"prog\", \"child\""));
+    let server = TestServer::start(outer.path(), &[]);
+    let url = server.url.clone();
+    let cut = job(&url, "api.cut", &json!({"n": "1"}));
+    let end = job_status(&url, &cut, 30);
+    assert_eq!(
+        (&end["status"], &end["error"]["code"]),
+        (&json!("failed"), &json!("UNKNOWN_OUTCOME")),
+        "{end}"
+    );
+    let first = || call(&url, "child.api_make", &json!({"n": "first"}), None);
+    wait_until("the child's tools", || !execution(&first()).is_null());
+    let hung = job(&url, "child.api_hang", &json!({"n": "child"}));
+    wait_until("the inner call", || backend.count("/hang/child") == 1);
+    let find = format!("ps --ppid {} -o pid=,args= | grep 'serve --stdio' | awk '{{print $1}}'", server.id());
+    let out = std::process::Command::new("sh").args(["-c", &find]).output().unwrap();
+    let child = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    assert!(std::process::Command::new("kill").args(["-9", &child]).status().unwrap().success(), "{child}");
+    let end = job_status(&url, &hung, 30);
+    assert_eq!(
+        (&end["status"], &end["error"]["code"]),
+        (&json!("failed"), &json!("UNKNOWN_OUTCOME")),
+        "{end}"
+    );
+    assert_eq!(backend.count("/hang/child"), 1, "it is not sent again");
+    let again = call(&url, "child.api_make", &json!({"n": "after"}), None);
+    assert_eq!(execution(&again), 1, "{again}");
+}
+
+#[test]
 fn a_server_that_is_killed_sends_no_key_twice_and_keeps_what_had_ended() {
     let backend = Counting::start();
     let home = home(&backend);
@@ -294,7 +335,11 @@ fn a_server_that_is_killed_sends_no_key_twice_and_keeps_what_had_ended() {
     wait_until("both", || backend.count("/hang/job") == 1 && backend.count("/hang/call") == 1);
     server.kill_and_restart(home.path());
     let kept = job_status(&server.url, &ended, 0);
-    assert_eq!((&kept["status"], &kept["result"]["execution"]), (&json!("completed"), &json!(1)), "{kept}");
+    assert_eq!(
+        (&kept["status"], &kept["result"]["data"]["execution"]),
+        (&json!("completed"), &json!(1)),
+        "{kept}"
+    );
     let lost = job_status(&server.url, &runs, 0);
     assert_eq!(
         (&lost["status"], &lost["error"]["code"]),
@@ -325,7 +370,7 @@ fn jobs_over_plain_http_start_wait_and_end_the_work_upstream() {
     let path = format!("/api/v1/jobs/{}", started["job_id"].as_str().unwrap());
     let (status, ended) = ask("GET", &format!("{path}?wait_seconds=20"), "");
     assert_eq!(
-        (status, &ended["status"], &ended["result"]["execution"]),
+        (status, &ended["status"], &ended["result"]["data"]["execution"]),
         (200, &json!("completed"), &json!(1))
     );
     let hung = job(url, "api.hang", &json!({"n": "1"}));

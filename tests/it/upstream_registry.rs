@@ -22,7 +22,10 @@ async fn small_server() -> String {
             let message: Value = serde_json::from_str(&body).unwrap();
             let tools = json!([{"name": "one", "description": "d", "inputSchema": {"type": "object"}}]);
             let answer = match message["method"].as_str() {
-                Some("initialize") => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}),
+                Some("initialize") => json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}}),
+                Some("resources/list") => json!({"resources": [{"uri": "x://a", "name": "a", "mimeType": "text/plain"}]}),
+                Some("resources/templates/list") => json!({"resourceTemplates": [{"uriTemplate": "x://{id}", "name": "any"}]}),
+                Some("prompts/list") => json!({"prompts": [{"name": "ask", "arguments": [{"name": "n", "required": true}]}]}),
                 Some("tools/list") => json!({"tools": tools}),
                 _ => return json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no"}}).to_string(),
             };
@@ -67,6 +70,10 @@ async fn adapters_are_kept_while_their_settings_stay_and_tools_are_remembered() 
     let later = Registry::new(Clock::system(), Some(data.path()));
     let set = later.stage(vec![read(&home, "m", &toml).unwrap()]);
     assert_eq!(names(set.discoveries().values().next().unwrap()), ["one"]);
+    let (recalled, found) = (set.discoveries(), first.discoveries());
+    let (recalled, found) = (recalled.values().next().unwrap(), found.values().next().unwrap());
+    assert_eq!((found.offered.resources.len(), found.offered.prompts.len()), (2, 1));
+    assert_eq!(recalled.offered, found.offered, "resources and prompts too");
     let status = set.statuses().remove(0);
     assert!(!status.complete && status.note.contains("earlier run"), "{status:?}");
     let unknown = later.stage(vec![read(&home, "m", &other).unwrap()]);

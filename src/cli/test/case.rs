@@ -113,7 +113,7 @@ pub(super) struct ProjectionCase {
     /// The structured result, whole.
     #[serde(default)]
     pub(super) expect: Option<Value>,
-    /// The text of a result without a structured half.
+    /// The text of a result without a structured half, or without a form of its own.
     #[serde(default)]
     pub(super) text: Option<String>,
     /// The failure: its code, or a table of which only what stands here is compared.

@@ -68,15 +68,19 @@ pub(super) fn run(
         (None, Some(reply)) => unprojected(&upstream_reply(reply, folder)?, &facts, budget),
     };
     made.bytes = (shaped.bytes_in, shaped.bytes_out);
-    made.result = Some(outcome(shaped.outcome));
+    made.result = Some(outcome(shaped.outcome, case.text.is_some()));
     made.detail = shaped.detail;
     Ok(made)
 }
 
-fn outcome(outcome: ToolOutcome) -> (&'static str, Value) {
+/// A case that states the `text` of a result without a form of its own means its member.
+fn outcome(outcome: ToolOutcome, is_text: bool) -> (&'static str, Value) {
     match outcome {
         ToolOutcome::Failed(error) => ("error", serde_json::to_value(error).unwrap_or_default()),
         ToolOutcome::Completed(result) => match result.structured {
+            Some(structured) if is_text && result.is_plain => {
+                ("text", structured.value().get("text").cloned().unwrap_or_default())
+            }
             Some(structured) => ("expect", structured.value()),
             None => ("text", Value::from(result.text.unwrap_or_default())),
         },
@@ -168,6 +172,8 @@ fn mcp_reply(result: &Value) -> Result<McpReply, String> {
         structured: result.get("structuredContent").map(raw).transpose()?,
         is_error: result.get("isError").and_then(Value::as_bool).unwrap_or(false),
         meta: result.get("_meta").map(raw).transpose()?,
+        // A program's run; nobody keeps its files here.
+        artifacts: result.get("artifacts").map(|_files| Vec::new()),
     })
 }
 

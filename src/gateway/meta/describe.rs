@@ -11,6 +11,7 @@ use crate::catalog::{Deprecation, Hash, Tool, ToolAnnotations};
 use crate::id::{Scope, ToolId, ToolNo, UpstreamId};
 use crate::json::{self, JsonText, Object};
 use crate::policy::{Decision, Principal, Reason, Standing};
+use crate::projection::PLAIN_SCHEMA;
 use crate::schema::SchemaText;
 
 use super::super::failure;
@@ -106,6 +107,8 @@ fn left_out(name: &str, schema: Option<&SchemaText>, restore_with: &str) -> Omis
 }
 
 fn entry<'a>(view: &'a View, who: &Principal, no: ToolNo, tool: &'a Tool) -> Entry<'a> {
+    let projection = view.snapshot.plan(no).and_then(|plan| plan.projection.as_deref());
+    let plain = || view.snapshot.is_plain(tool, projection).then(plain_schema).flatten();
     Entry {
         id: &tool.id,
         name: &tool.wire_name,
@@ -117,7 +120,7 @@ fn entry<'a>(view: &'a View, who: &Principal, no: ToolNo, tool: &'a Tool) -> Ent
         annotations: &tool.annotations,
         deprecated: tool.deprecated.as_ref(),
         input_schema: Schema::Whole(tool.input_schema.raw()),
-        output_schema: tool.output_schema.as_ref().and_then(SchemaText::raw),
+        output_schema: tool.output_schema.as_ref().and_then(SchemaText::raw).or_else(plain),
         dependencies: dependencies(view, no, tool),
         permissions: permissions(view, who, no, tool),
         availability: search::availability(view, tool),
@@ -160,6 +163,11 @@ fn permissions<'a>(view: &View, who: &Principal, no: ToolNo, tool: &'a Tool) -> 
         }
     }
     out
+}
+
+/// The schema of results of tools that have none of their own.
+fn plain_schema() -> Option<&'static RawValue> {
+    serde_json::from_str(PLAIN_SCHEMA).ok()
 }
 
 /// Other tools that the description names and the caller may know of. A plain word is no name: only what is

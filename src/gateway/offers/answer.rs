@@ -9,6 +9,8 @@ use crate::catalog::{PromptEntry, ResourceEntry};
 use crate::json::Object;
 use crate::policy::ScopeChallenge;
 
+use super::super::ClientQuestion;
+
 /// What became of a request for something offered.
 #[derive(Debug, Clone)]
 pub enum OfferAnswer<T> {
@@ -20,6 +22,8 @@ pub enum OfferAnswer<T> {
     Challenge(ScopeChallenge),
     /// It failed, or is refused.
     Failed(ToolError),
+    /// A tool behind it asks its client: ask for it again with the answers.
+    Ask(Box<ClientQuestion>),
 }
 
 /// One page of resources or of templates.

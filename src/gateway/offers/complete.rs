@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::files::file_failure;
-use super::super::{Gateway, RequestContext};
+use super::super::{Gateway, RequestContext, failure};
 use super::{Completing, Completion, OfferAnswer, OfferView, own};
 use crate::call::{ErrorCode, ToolError};
 use crate::files::FileMeta;
@@ -18,6 +18,8 @@ use crate::upstream::{ErrorSource, OfferAsk};
 
 /// Files of one caller that a completion looks through.
 const FILES_MAX: usize = 1_000;
+/// Kept results of one caller that a completion looks through.
+const RESULTS_MAX: usize = 1_000;
 /// Bytes of what was typed: longer texts complete nothing.
 const TYPED_BYTES_MAX: usize = 1_024;
 
@@ -47,12 +49,10 @@ impl Gateway {
             return OfferAnswer::Done(Completed { total: Some(0), ..Completed::default() });
         }
         let found = match &asked.of {
-            Completing::Resource(uri) if uri == own::TOOLS => match &*asked.argument {
-                "tool" => return self.known(ctx, &view, KnownValues::Tools, &asked.value).await,
-                _ => Err(unknown(&asked.argument)),
-            },
-            Completing::Resource(uri) if uri == own::FILES => match &*asked.argument {
-                "id" => return self.known(ctx, &view, KnownValues::Files, &asked.value).await,
+            Completing::Resource(uri) if own_values(uri).is_some() => match own_values(uri) {
+                Some((name, which)) if *name == *asked.argument => {
+                    return self.known(ctx, &view, which, &asked.value).await;
+                }
                 _ => Err(unknown(&asked.argument)),
             },
             Completing::Resource(uri) => match view.templates().find(|(_, t)| *t.entry.uri == **uri) {
@@ -113,8 +113,17 @@ impl Gateway {
         which: KnownValues,
         typed: &str,
     ) -> OfferAnswer<Completed> {
-        if which != KnownValues::Files {
-            return OfferAnswer::Done(known(view, which, typed));
+        match which {
+            KnownValues::Tools | KnownValues::Categories | KnownValues::Upstreams => {
+                return OfferAnswer::Done(known(view, which, typed));
+            }
+            KnownValues::Jobs => {
+                let jobs = self.list_jobs(ctx).await;
+                let jobs = jobs.iter().map(|job| (Arc::clone(&job.id), &*job.tool));
+                return OfferAnswer::Done(newest(jobs, typed));
+            }
+            KnownValues::Results => return self.known_results(ctx, view, typed).await,
+            KnownValues::Files => {}
         }
         match self.files().list(&ctx.principal.subject, 0, FILES_MAX).await {
             Err(e) => OfferAnswer::Failed(file_failure(&e)),
@@ -124,6 +133,26 @@ impl Gateway {
                 let fits = |f: &&FileMeta| f.id.starts_with(&typed) || f.name.to_lowercase().contains(&typed);
                 let ids = files.iter().filter(fits).map(|f| Arc::from(f.id.as_str()));
                 OfferAnswer::Done(fitting(ids, ""))
+            }
+        }
+    }
+
+    /// Kept results of the caller, of tools that it may still know of.
+    async fn known_results(
+        &self,
+        ctx: &RequestContext,
+        view: &OfferView,
+        typed: &str,
+    ) -> OfferAnswer<Completed> {
+        let now = self.clock().unix_ms();
+        match self.store().results_of(&ctx.principal.subject, now, RESULTS_MAX).await {
+            Ok(rows) => {
+                let seen = rows.iter().filter(|(_, tool)| view.view.find(tool).is_some());
+                OfferAnswer::Done(newest(seen.map(|(id, tool)| (Arc::from(id.as_str()), &**tool)), typed))
+            }
+            Err(error) => {
+                tracing::error!(error = %error, "kept results cannot be listed");
+                OfferAnswer::Failed(failure::internal())
             }
         }
     }
@@ -187,8 +216,29 @@ fn known(view: &OfferView, which: KnownValues, typed: &str) -> Completed {
             typed,
         ),
         KnownValues::Upstreams => fitting(shelf.upstreams.keys().map(|id| Arc::from(id.as_str())), typed),
-        KnownValues::Files => Completed { total: Some(0), ..Completed::default() },
+        // They are the caller's own, and asked for elsewhere.
+        KnownValues::Files | KnownValues::Jobs | KnownValues::Results => Completed::default(),
     }
+}
+
+/// The argument of one of docent's own templates, and what completes it.
+fn own_values(uri: &str) -> Option<(&'static str, KnownValues)> {
+    match uri {
+        own::TOOLS => Some(("tool", KnownValues::Tools)),
+        own::FILES => Some(("id", KnownValues::Files)),
+        own::JOBS => Some(("id", KnownValues::Jobs)),
+        own::RESULTS => Some(("id", KnownValues::Results)),
+        _ => None,
+    }
+}
+
+/// Ids that begin with what was typed, or whose tool holds it, in the order given: the newest first.
+fn newest<'a>(ids: impl Iterator<Item = (Arc<str>, &'a str)>, typed: &str) -> Completed {
+    let typed = typed.to_lowercase();
+    let fits = ids.filter(|(id, tool)| id.starts_with(&typed) || tool.to_lowercase().contains(&typed));
+    let all: Vec<String> = fits.map(|(id, _)| id.as_ref().to_owned()).collect();
+    let (total, values) = (all.len(), all.into_iter().take(COMPLETION_VALUES_MAX).collect::<Vec<_>>());
+    Completed { has_more: total > values.len(), total: Some(total), values }
 }
 
 /// Values that begin with what was typed, then those that hold it, each in order; case does not matter.
@@ -226,5 +276,12 @@ mod tests {
         assert_eq!((many.values.len(), many.total, many.has_more), (100, Some(250), true));
         assert_eq!(many.values[0], "v000");
         assert_eq!(fitting(std::iter::empty(), "").total, Some(0));
+        let ids =
+            || [("job_b", "git.log"), ("job_a", "files.list")].into_iter().map(|(id, t)| (Arc::from(id), t));
+        assert_eq!(newest(ids(), "job_").values, ["job_b", "job_a"]);
+        assert_eq!(
+            (newest(ids(), "Files").values, newest(ids(), "x").total),
+            (vec!["job_a".to_owned()], Some(0))
+        );
     }
 }

@@ -1,23 +1,28 @@
-//! docent's own resources: the full entry of every tool, the caller's files, results that were too large.
+//! docent's own resources: the full entry of every tool, the caller's files and jobs, results that were too large.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::super::meta;
-use super::super::{Gateway, RequestContext};
+use super::super::{Gateway, JobAnswer, JobReport, RequestContext, failure};
 use super::{ContentBody, OfferAnswer, OfferView, ResourceContent};
 use crate::call::{ErrorCode, ToolError};
 use crate::catalog::ResourceEntry;
 use crate::files::{FileMeta, URI_PREFIX};
-use crate::json::{JsonText, Object};
+use crate::jobs::JobView;
+use crate::json::{self, JsonText, Object};
 
 /// The template of tools.
 pub(super) const TOOLS: &str = "docent://tools/{tool}";
 /// The template of the caller's files.
 pub(super) const FILES: &str = "docent://files/{id}";
 /// The template of results that did not fit.
-const RESULTS: &str = "docent://results/{id}";
+pub(super) const RESULTS: &str = "docent://results/{id}";
+/// The template of the caller's jobs.
+pub(super) const JOBS: &str = "docent://jobs/{id}";
+const JOB_PREFIX: &str = "docent://jobs/";
 const TOOL_PREFIX: &str = "docent://tools/";
 const RESULT_PREFIX: &str = "docent://results/";
 
@@ -36,9 +41,11 @@ pub(super) fn templates(gateway: &Gateway) -> Vec<Arc<ResourceEntry>> {
     let json = Some("application/json");
     let tools = "Strict schemas, hints and permissions of one tool that you may use, by id or name.";
     let results = "What did not fit into a result, whole, by the `result_id` that the result names.";
+    let jobs = "How one of your jobs stands and, once it has ended, what came of it, by its `job_id`.";
     let mut all = vec![
         entry(TOOLS, "tool", "A tool's full entry", tools, json),
         entry(RESULTS, "result", "A kept result", results, json),
+        entry(JOBS, "job", "A job of yours", jobs, json),
     ];
     if gateway.files().are_kept() {
         let files = "One of your files: uploaded by you, or made for you by a tool.";
@@ -74,6 +81,10 @@ fn tool(view: &OfferView, ctx: &RequestContext, name: &str) -> Result<JsonText, 
     meta::describe(&view.view, &ctx.principal, &arguments)
 }
 
+fn report_text(job: &JobView, server: &str) -> Result<JsonText, ToolError> {
+    JsonText::parse(json::to_text(&JobReport::of(job, server))).map_err(|_broken| failure::internal())
+}
+
 /// A read of one of docent's own addresses; `None` where it is none of them.
 pub(super) async fn read(
     gateway: &Gateway,
@@ -84,7 +95,14 @@ pub(super) async fn read(
     if let Some(id) = uri.strip_prefix(URI_PREFIX) {
         return Some(gateway.read_file_resource(ctx, uri, id).await);
     }
-    let found = if let Some(id) = uri.strip_prefix(RESULT_PREFIX) {
+    let found = if let Some(id) = uri.strip_prefix(JOB_PREFIX) {
+        match gateway.job(ctx, id, Duration::ZERO).await {
+            JobAnswer::Job(job) => report_text(&job, view.view.server()),
+            JobAnswer::Unknown => return Some(OfferAnswer::NotFound),
+            JobAnswer::Challenge(challenge) => return Some(OfferAnswer::Challenge(challenge)),
+            JobAnswer::Refused(error) => Err(error),
+        }
+    } else if let Some(id) = uri.strip_prefix(RESULT_PREFIX) {
         gateway.kept_result(&view.view, &ctx.principal, id).await.map(|(_, json)| json)
     } else {
         tool(view, ctx, uri.strip_prefix(TOOL_PREFIX)?)

@@ -140,6 +140,7 @@ fn lost<T>(answer: OfferAnswer<T>, absent: &str) -> OfferAnswer<PromptText> {
     match answer {
         OfferAnswer::Challenge(challenge) => OfferAnswer::Challenge(challenge),
         OfferAnswer::Failed(e) => OfferAnswer::Failed(e),
+        OfferAnswer::Ask(question) => OfferAnswer::Ask(question),
         OfferAnswer::NotFound => OfferAnswer::Failed(ToolError::new(ErrorCode::NotFound, absent)),
         OfferAnswer::Done(_) => OfferAnswer::Failed(failure::internal()),
     }
@@ -184,6 +185,9 @@ fn check(prompt: &Prompt, arguments: &Object) -> Result<(), ToolError> {
 
 /// What a model reads of a result.
 fn text_of(result: &ToolResult) -> String {
+    if let Some((body, _)) = result.plain_body() {
+        return body;
+    }
     if let Some(structured) = &result.structured {
         return structured.as_str().to_owned();
     }

@@ -41,6 +41,7 @@ impl Gateway {
                 OfferAnswer::NotFound => "not_found",
                 OfferAnswer::Challenge(_) => "challenged",
                 OfferAnswer::Failed(e) => e.code.as_str(),
+                OfferAnswer::Ask(_) => "asked",
             },
             "resource read"
         );
@@ -143,6 +144,7 @@ impl Gateway {
             OfferAnswer::Challenge(challenge) => OfferAnswer::Challenge(challenge),
             OfferAnswer::Failed(e) if e.code == ErrorCode::NotFound => OfferAnswer::NotFound,
             OfferAnswer::Failed(e) => OfferAnswer::Failed(e),
+            OfferAnswer::Ask(question) => OfferAnswer::Ask(question),
         }
     }
 
@@ -162,16 +164,17 @@ impl Gateway {
             request_key: None,
             fields: Vec::new(),
         };
-        // A read has no way back to the person in front of the client: what needs a yes is refused with it.
-        let mut ctx = ctx.clone();
-        (ctx.negotiated, ctx.reply) = (ctx.negotiated.without_asking(), None);
-        match self.call_in(&ctx, &view.view, call, Reentry::default()).await {
+        match self.call_in(ctx, &view.view, call, Reentry::default()).await {
             CallAnswer::UnknownTool => OfferAnswer::NotFound,
             CallAnswer::Challenge(challenge) => OfferAnswer::Challenge(challenge),
             CallAnswer::Running(report) => OfferAnswer::Failed(still_running(&report)),
-            CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
-                let message = "The tool behind it asks its client, which a read and a prompt cannot: call the tool itself.";
-                OfferAnswer::Failed(ToolError::new(ErrorCode::UnsupportedCapability, message))
+            CallAnswer::Ask(question) => OfferAnswer::Ask(question),
+            CallAnswer::CannotAsk(missing) => OfferAnswer::Failed(failure::cannot_ask(&missing)),
+            // Also where two tools of one prompt ask: the state of one answer is not the other's.
+            CallAnswer::BadState => {
+                let message = "`requestState` is not one that was given for the tool behind it, or two such tools ask: \
+                               call them themselves.";
+                OfferAnswer::Failed(ToolError::new(ErrorCode::InvalidArgument, message))
             }
             CallAnswer::Outcome(ToolOutcome::Failed(e)) => OfferAnswer::Failed(e),
             CallAnswer::Outcome(ToolOutcome::Completed(result)) if result.is_error => {
@@ -301,7 +304,8 @@ fn contents_of(
     let json_mime = || mime.or(Some("application/json"));
     if !pointer.is_empty() {
         let whole = result.structured.as_ref()?.value();
-        let text = match whole.pointer(pointer)? {
+        let inside = || whole.get("data").filter(|_| result.is_plain)?.pointer(pointer);
+        let text = match whole.pointer(pointer).or_else(inside)? {
             Value::Null => return None,
             Value::String(text) => return Some(vec![part(mime, ContentBody::Text(text.clone()))]),
             other => crate::json::to_text(other),
@@ -309,7 +313,9 @@ fn contents_of(
         return Some(vec![part(json_mime(), ContentBody::Text(text))]);
     }
     let mut parts = Vec::new();
-    if let Some(structured) = &result.structured {
+    if let Some((body, own)) = result.plain_body() {
+        parts.push(part(mime.or(Some(&own)), ContentBody::Text(body)));
+    } else if let Some(structured) = result.structured.as_ref().filter(|_| !result.is_plain) {
         parts.push(part(json_mime(), ContentBody::Text(structured.as_str().to_owned())));
     } else if let Some(text) = result.text.as_ref().filter(|_| result.blocks.is_empty()) {
         parts.push(part(mime.or(Some("text/plain")), ContentBody::Text(text.clone())));
@@ -384,6 +390,20 @@ mod tests {
         assert_eq!(of("/data/log").unwrap()[0].body, ContentBody::Text("line".into()));
         assert_eq!(of("/data/n").unwrap()[0].value()["text"], "1");
         assert!(of("/data/absent").is_none() && of("/none").is_none());
+        let plain = |text: Value, data: Value| {
+            let structured =
+                Some(JsonText::of(&json!({"text": text, "text_mime": "text/html", "data": data})));
+            ToolResult { structured, is_plain: true, ..ToolResult::default() }
+        };
+        let page = contents_of(&plain(json!("<p>"), Value::Null), "", "s://x", None).unwrap();
+        assert_eq!(page[0].value(), json!({"uri": "s://x", "mimeType": "text/html", "text": "<p>"}));
+        let data = plain(Value::Null, json!({"n": 1}));
+        assert_eq!(
+            contents_of(&data, "", "s://x", None).unwrap()[0].body,
+            ContentBody::Text("{\"n\":1}".into())
+        );
+        assert_eq!(contents_of(&data, "/n", "s://x", None).unwrap()[0].body, ContentBody::Text("1".into()));
+        assert!(contents_of(&plain(Value::Null, Value::Null), "", "s://x", None).is_none());
         let block = |v: Value| RawValue::from_string(v.to_string()).unwrap();
         let blocks = vec![
             block(json!({"type": "image", "data": "AAAA", "mimeType": "image/png"})),

@@ -10,7 +10,7 @@ async fn a_permitted_call_reaches_the_upstream_by_either_name() {
     let world = World::small();
     for name in ["fake.read", "fake_read"] {
         let value = structured(world.call(name, json!({"text": "hi"})).await);
-        assert_eq!(value, json!({"echo": {"text": "hi"}, "permit": "fake.read", "name": "read"}));
+        assert_eq!(value["data"], json!({"echo": {"text": "hi"}, "permit": "fake.read", "name": "read"}));
     }
     assert_eq!(world.fake.calls(), 2);
 }
@@ -125,8 +125,9 @@ async fn more_calls_than_slots_wait_and_then_are_told_to_come_back() {
 async fn a_flood_of_text_is_cut_within_its_budget() {
     let world = World::small();
     world.fake.will(Act::Text("ü".repeat(100_000)));
-    let text = result(world.call("fake.read", json!({})).await).text.unwrap();
-    assert!(text.len() <= crate::limits::TEXT_BYTES, "{}", text.len());
+    let value = structured(world.call("fake.read", json!({})).await);
+    let text = value["text"].as_str().unwrap();
+    assert!(text.len() <= crate::limits::TEXT_BYTES && text.starts_with("[cut: "), "{}", text.len());
 }
 
 #[tokio::test]
@@ -165,9 +166,9 @@ async fn what_policy_withholds_is_gone_from_the_result_and_a_fault_sends_nothing
         "{rules}fn redact(caller, tool) {{ if has_scope(caller, \"all\") {{ [] }} else {{ [\"text\"] }} }}"
     ));
     let value = structured(world.call("fake.read", json!({"text": "secret", "target": "t"})).await);
-    assert_eq!(value["echo"], json!({"target": "t"}));
+    assert_eq!(value["data"]["echo"], json!({"target": "t"}));
     let all = structured(world.call_as(&caller(&["all"]), "fake.read", json!({"text": "secret"})).await);
-    assert_eq!(all["echo"], json!({"text": "secret"}));
+    assert_eq!(all["data"]["echo"], json!({"text": "secret"}));
     let before = world.fake.calls();
     world.with_policy(&format!("{rules}fn redact(caller, tool) {{ throw \"broken\" }}"));
     let e = error(world.call("fake.read", json!({})).await);

@@ -89,6 +89,41 @@ fn a_surface_moves_only_for_whom_it_moves() {
     assert_eq!(world.gateway.surface(&seer), before.0);
 }
 
+/// What instructions say holds: how many tools there are, and whether the list shows them.
+#[test]
+fn instructions_are_true_for_every_caller_in_every_mode_and_size() {
+    for (count, max) in [(0, 2_048), (50, 2_048), (150, 2_048), (50, 400), (50, 64)] {
+        let mut settings = settings(20);
+        settings.instructions = Some(Arc::from("Ask the owners before you deploy. ".repeat(90)));
+        settings.budgets.instructions_bytes = max;
+        let world = World::new(count, settings);
+        for who in [caller(&[]), caller(&["see:hidden"])] {
+            for mode in [DiscoveryMode::Full, DiscoveryMode::Compact, DiscoveryMode::Auto] {
+                let mut ctx = who.clone();
+                ctx.discovery = Some(mode);
+                let text = world.gateway.instructions(&ctx);
+                let listed = walk(&world.gateway, &ctx).concat();
+                let tools = listed.iter().filter(|name| !name.starts_with("docent_")).count();
+                let case = format!("{count} tools, {max} bytes, {mode:?}: {text}");
+                assert!(text.len() <= max && !text.is_empty(), "{case}");
+                let last = text.rsplit("\n\n").next().unwrap();
+                assert!(!last.contains("every call is checked") && !last.contains("refused"), "{case}");
+                if max < 300 {
+                    continue;
+                }
+                assert_eq!(text.contains("the list shows all of them"), tools > 0, "{case}");
+                assert_eq!(text.contains("the list shows only the server's own"), tools == 0, "{case}");
+                let all = {
+                    ctx.discovery = Some(DiscoveryMode::Full);
+                    walk(&world.gateway, &ctx).concat()
+                };
+                let all = all.iter().filter(|name| !name.starts_with("docent_")).count();
+                assert!(text.contains(&format!("You may use {all} tools;")), "{all}: {case}");
+            }
+        }
+    }
+}
+
 #[test]
 fn instructions_fit_and_never_end_with_authorization() {
     for own in ["", "Be kind.", &"long words ".repeat(500)] {

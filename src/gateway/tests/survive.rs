@@ -76,7 +76,7 @@ async fn a_call_that_outlasts_patience_goes_on_as_a_job_of_its_caller() {
     let waits = status(&world, &ann, &job.id, 30);
     let (end, ()) = tokio::join!(waits, async { let_go(&world, 1) });
     let end = structured(end);
-    assert_eq!((&end["status"], &end["result"]), (&json!("completed"), &json!({"call": 1})));
+    assert_eq!((&end["status"], &end["result"]["data"]), (&json!("completed"), &json!({"call": 1})));
     let again = structured(status(&world, &ann, &job.id, 30).await);
     assert_eq!(again["result"], end["result"], "it is kept");
 }
@@ -142,7 +142,7 @@ async fn a_call_within_patience_is_no_job_and_a_panic_ends_one_as_unknown() {
     let world = patient();
     let ann = caller(&[]);
     let_go(&world, 1);
-    assert_eq!(structured(run(&world, &ann, "fake.read", 30, None).await), json!({"call": 1}));
+    assert_eq!(structured(run(&world, &ann, "fake.read", 30, None).await)["data"], json!({"call": 1}));
     assert_eq!(world.gateway.jobs().counts().underway, 0);
     world.fake.will(Act::Panic);
     let job = running(run(&world, &ann, "fake.write", 0, None).await);
@@ -168,7 +168,7 @@ async fn equal_keys_run_once_whoever_waits_and_other_arguments_collide() {
     assert!(!is_deduplicated(&first) && is_deduplicated(&second), "{first:?} {second:?}");
     let third = result(run(&world, &ann, "fake.write", 30, Some("k")).await);
     assert!(is_deduplicated(&third));
-    assert_eq!(third.structured.unwrap().value(), json!({"call": 1}));
+    assert_eq!(third.structured.unwrap().value()["data"], json!({"call": 1}));
     let other = json!({"tool": "fake.write", "arguments": {"text": "x"}, "request_key": "k"});
     let collision = error(world.call_as(&ann, "docent_run_tool", other).await);
     assert_eq!((collision.code, collision.retryable), (ErrorCode::ReplayKeyCollision, false));
@@ -181,7 +181,7 @@ async fn equal_keys_run_once_whoever_waits_and_other_arguments_collide() {
     let counts = world.gateway.replays().counts();
     assert_eq!(counts, ReplayCounts { joined: 1, replayed: 2, collisions: 1 });
     let other_key = run(&world, &ann, "fake.write", 30, Some("l")).await;
-    assert_eq!(structured(other_key), json!({"call": 2}));
+    assert_eq!(structured(other_key)["data"], json!({"call": 2}));
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn a_lost_leader_takes_nothing_along_and_a_failure_is_not_replayed() {
     let back = RequestContext { cancel: tokio_util::sync::CancellationToken::default(), ..ann.clone() };
     let rejoined = run(&world, &back, "fake.write", 30, Some("k"));
     let (rejoined, ()) = tokio::join!(rejoined, async { let_go(&world, 1) });
-    assert_eq!(structured(rejoined), json!({"call": 1}));
+    assert_eq!(structured(rejoined)["data"], json!({"call": 1}));
     world.fake.will(Act::Fail(UpstreamError::new(ErrorSource::Upstream, Retry::Safe, "refused")));
     for calls in [2, 3] {
         error(run(&world, &back, "fake.write", 30, Some("fails")).await);

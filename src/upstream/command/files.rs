@@ -69,7 +69,13 @@ impl Folder {
             names.push(json!({"name": name, "bytes": size}));
         }
         let structured = raw(&json!({"files": names}));
-        Ok(ReplyBody::Mcp(McpReply { content, structured, is_error: false, meta: None }))
+        Ok(ReplyBody::Mcp(McpReply {
+            content,
+            structured,
+            is_error: false,
+            meta: None,
+            artifacts: Some(Vec::new()),
+        }))
     }
 }
 

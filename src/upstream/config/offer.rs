@@ -47,6 +47,10 @@ pub enum KnownValues {
     Upstreams,
     /// The caller's files.
     Files,
+    /// The caller's jobs.
+    Jobs,
+    /// The caller's kept results.
+    Results,
 }
 
 /// The values that an argument or a variable is completed with.
@@ -182,11 +186,13 @@ impl OfferAccess {
 }
 
 impl Values {
-    const KNOWN: [(&'static str, KnownValues); 4] = [
+    const KNOWN: [(&'static str, KnownValues); 6] = [
         ("tools", KnownValues::Tools),
         ("categories", KnownValues::Categories),
         ("upstreams", KnownValues::Upstreams),
         ("files", KnownValues::Files),
+        ("jobs", KnownValues::Jobs),
+        ("results", KnownValues::Results),
     ];
 
     fn read(section: &mut Section) -> Self {

@@ -1,13 +1,18 @@
-//! Discoveries of MCP servers on disk, so that a restart shows the tools of an upstream that is not there yet.
+//! Discoveries of MCP servers on disk, so that a restart shows the tools, resources and prompts of an upstream that is
+//! not there yet.
 //!
 //! A file is a cache: one that is missing, too large, of another version or of another configuration is
 //! passed over.
+
+mod offers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use offers::KeptOffers;
 
 use crate::catalog::{Tool, ToolAnnotations};
 use crate::id::ToolId;
@@ -33,6 +38,9 @@ struct File {
     /// Of the configuration that it was found with.
     digest: String,
     tools: Vec<Kept>,
+    /// Absent in files of an earlier version.
+    #[serde(default)]
+    offers: KeptOffers,
 }
 
 /// The title and the four hints of MCP.
@@ -76,7 +84,8 @@ impl Store {
             discovered(config, tool, own)
         };
         let tools = file.tools.into_iter().map(tool).collect();
-        Some(Discovery { tools, complete: false, ..Discovery::default() })
+        let offered = file.offers.recall(config.id.as_str());
+        Some(Discovery { tools, complete: false, offered, ..Discovery::default() })
     }
 
     /// Writes what an MCP server brought, whole or not at all. A failure costs only the next start.
@@ -109,7 +118,8 @@ impl Store {
             })
         });
         let digest = config.digest().to_hex().as_str().to_owned();
-        let bytes = json::to_bytes(&File { version: VERSION, digest, tools: tools.collect() });
+        let offers = KeptOffers::of(&discovery.offered);
+        let bytes = json::to_bytes(&File { version: VERSION, digest, tools: tools.collect(), offers });
         std::fs::create_dir_all(&self.dir)?;
         let path = self.path(config);
         let draft = path.with_extension("json.new");
