@@ -1,13 +1,16 @@
 //! What `docent serve` takes with a catalog of 10,000 real tools: time to the first list, a full list, memory.
 //!
 //! `cargo bench --bench footprint` starts it as a process of its own on the core of the shared catalog
-//! (`DOCENT_SHARED`). Budgets stand in `benches/README.md`.
+//! (`DOCENT_SHARED`). `JOBS=10000 cargo bench --bench footprint` measures that many jobs that wait for a slot instead, and
+//! what 1,000 long polls of one take. Budgets stand in `benches/README.md`.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
     reason = "a measuring program, not the server"
 )]
 
@@ -22,7 +25,72 @@ use support::{Client, home, start_docent};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(measure());
+    match std::env::var("JOBS").ok().and_then(|n| n.parse().ok()) {
+        Some(jobs) => runtime.block_on(waiting_jobs(jobs)),
+        None => runtime.block_on(measure()),
+    }
+}
+
+/// Threads of a process (Linux).
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
+}
+
+/// Fills an upstream's slots, then lets `jobs` more wait for one.
+async fn waiting_jobs(jobs: usize) {
+    let home = home(&[
+        (
+            "docent.toml",
+            "[callers.anonymous]\n[upstreams]\nenabled = [\"prog\"]\n[[allow]]\ntools = [\"*\"]\n".to_owned(),
+        ),
+        (
+            "scripts/prog/upstream.toml",
+            "kind = \"command\"\nconcurrency = 4\ntimeout_ms = 600000\n[[tool]]\nid = \"sleep\"\n\
+             description = \"Sleeps.\"\nrun = [\"sleep\", \"600\"]\n"
+                .to_owned(),
+        ),
+    ]);
+    let (process, address) = start_docent(home.path(), "prog_sleep").await;
+    let pid = process.0.id();
+    let mut client = Client::connect(&address).await;
+    client.open_session().await;
+    let run = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "docent_run_tool",
+        "arguments": {"tool": "prog.sleep", "wait_seconds": 0}}});
+    let mut id = Value::Null;
+    for _ in 0..40 {
+        let (_, body) = client.post(&run.to_string()).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        id = answer["result"]["structuredContent"]["job_id"].clone();
+        assert!(id.is_string(), "{body}");
+    }
+    let (before, start) = (rss(pid), Instant::now());
+    for _ in 0..jobs {
+        client.post(&run.to_string()).await;
+    }
+    let (after, took) = (rss(pid), start.elapsed());
+    let each = (after - before) * 1024.0 * 1024.0 / jobs as f64;
+    println!(
+        "{jobs} waiting jobs: {before:.1} MiB before, {after:.1} MiB after, {each:.0} bytes each, made in {} ms",
+        took.as_millis()
+    );
+    let idle = threads(pid);
+    let poll =
+        json!({"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "docent_job_status",
+        "arguments": {"job_id": id, "wait_seconds": 60}}})
+        .to_string();
+    let mut polls = Vec::new();
+    for _ in 0..1_000 {
+        let mut one = Client::connect(&address).await;
+        one.headers.clone_from(&client.headers);
+        one.send(&poll).await;
+        polls.push(one);
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    println!(
+        "1,000 long polls of one job: {} threads, {idle} before; {:.1} MiB more",
+        threads(pid),
+        rss(pid) - after
+    );
 }
 
 /// Resident memory of a process in MiB (Linux).

@@ -40,6 +40,12 @@ impl Client {
     }
 
     pub(crate) async fn post(&mut self, body: &str) -> (String, String) {
+        self.send(body).await;
+        self.read().await
+    }
+
+    /// Sends a message without waiting for its answer.
+    pub(crate) async fn send(&mut self, body: &str) {
         let request = format!(
             "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{}content-length: {}\r\n\r\n{body}",
             self.address,
@@ -47,7 +53,6 @@ impl Client {
             body.len()
         );
         self.stream.write_all(request.as_bytes()).await.unwrap();
-        self.read().await
     }
 
     pub(crate) async fn read(&mut self) -> (String, String) {

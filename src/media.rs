@@ -59,7 +59,11 @@ pub fn is_text(mime: &str) -> bool {
         || mime.ends_with("+xml")
         || matches!(
             mime,
-            "application/json" | "application/xml" | "application/yaml" | "application/javascript"
+            "application/json"
+                | "application/xml"
+                | "application/yaml"
+                | "application/javascript"
+                | "application/x-www-form-urlencoded"
         )
 }
 

@@ -18,6 +18,7 @@ pub struct Catalog {
     tools: Vec<Tool>,
     by_id: HashMap<ToolId, ToolNo>,
     by_wire_name: HashMap<Arc<str>, ToolNo>,
+    by_alias: HashMap<Arc<str>, ToolNo>,
 }
 
 impl Catalog {
@@ -47,9 +48,10 @@ impl Catalog {
         self.tools.get(no.index())
     }
 
-    /// A tool by its id or by its wire name, spelled exactly.
+    /// A tool by its id, its wire name or an alias, spelled exactly.
     pub fn lookup(&self, name: &str) -> Option<(ToolNo, &Tool)> {
-        let no = self.by_id.get(name).or_else(|| self.by_wire_name.get(name)).copied()?;
+        let named = self.by_id.get(name).or_else(|| self.by_wire_name.get(name));
+        let no = named.or_else(|| self.by_alias.get(name)).copied()?;
         Some((no, self.get(no)?))
     }
 
@@ -137,7 +139,33 @@ impl CatalogBuilder {
                 );
             }
         }
+        catalog.take_aliases(&self.reserved, diagnostics);
         catalog
+    }
+}
+
+impl Catalog {
+    /// Notes the aliases. One that is another tool's name or alias would send calls astray: it is reported and
+    /// names nothing.
+    fn take_aliases(&mut self, reserved: &[String], diagnostics: &mut Diagnostics) {
+        let mut found: HashMap<Arc<str>, ToolNo> = HashMap::new();
+        for (no, tool) in self.iter() {
+            for alias in tool.aliases.iter() {
+                let named = self.by_id.get(&**alias).or_else(|| self.by_wire_name.get(alias));
+                let taken = named.or_else(|| found.get(alias)).is_some_and(|other| *other != no);
+                if taken || reserved.iter().any(|name| **name == **alias) {
+                    let message = format!("the alias `{alias}` of `{}` is another tool's name", tool.id);
+                    let file = format!("scripts/{}", tool.upstream);
+                    diagnostics.push(
+                        Diagnostic::error("ambiguous-name", file, message)
+                            .help("choose another one, or none"),
+                    );
+                } else {
+                    found.insert(Arc::clone(alias), no);
+                }
+            }
+        }
+        self.by_alias = found;
     }
 }
 
@@ -183,5 +211,25 @@ mod tests {
         let (catalog, diagnostics) = build(&["docent.search_tools", "a.x", "a.x"]);
         assert_ne!(&*catalog.lookup("docent.search_tools").unwrap().1.wire_name, "docent_search_tools");
         assert_eq!(diagnostics.0.iter().map(|d| d.code).collect::<Vec<_>>(), ["duplicate-tool"]);
+    }
+
+    #[test]
+    fn an_alias_finds_its_tool_and_never_another_ones() {
+        let mut builder = CatalogBuilder::new(vec!["docent_search_tools".to_owned()]);
+        for (id, aliases) in
+            [("a.x", &["greet", "b_y"][..]), ("b.y", &["greet", "docent_search_tools", "b.y"])]
+        {
+            let (upstream, name) = id.split_once('.').unwrap();
+            let (id, upstream) = (ToolId::parse(id).unwrap(), UpstreamId::parse(upstream).unwrap());
+            let mut tool = Tool::new(id, upstream, name, SchemaText::empty_object());
+            tool.aliases = aliases.iter().map(|a| Arc::from(*a)).collect();
+            builder.push(tool);
+        }
+        let mut diagnostics = Diagnostics::default();
+        let catalog = builder.build(&mut diagnostics);
+        assert_eq!(catalog.lookup("greet").unwrap().1.id.as_str(), "a.x", "the first has it");
+        assert_eq!(catalog.lookup("b_y").unwrap().1.id.as_str(), "b.y");
+        assert!(catalog.lookup("docent_search_tools").is_none());
+        assert_eq!(diagnostics.0.iter().map(|d| d.code).collect::<Vec<_>>(), ["ambiguous-name"; 3]);
     }
 }

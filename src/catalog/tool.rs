@@ -69,6 +69,8 @@ pub struct Tool {
     pub id: ToolId,
     /// The name on the wire: at most 48 bytes of `[A-Za-z0-9_-]`, unique; given by [`super::CatalogBuilder`].
     pub wire_name: Arc<str>,
+    /// Names under which its clients knew it before it came behind docent: taken in calls, never listed.
+    pub aliases: Arc<[Arc<str>]>,
     /// The upstream that runs it.
     pub upstream: UpstreamId,
     /// Its name at the upstream.
@@ -113,6 +115,7 @@ impl Tool {
     ) -> Self {
         Self {
             wire_name: Arc::from(""),
+            aliases: Arc::default(),
             upstream,
             name: name.into(),
             title: None,

@@ -169,7 +169,10 @@ fn binary_body(body: &ReplyBody, tool: &Tool) -> Option<Found> {
     let ReplyBody::Bytes { media_type, bytes } = body else { return None };
     let kind = media_type.split('/').next().unwrap_or_default();
     let shown = matches!(kind, "image" | "audio");
-    if bytes.is_empty() || media::is_text(media_type) || (!shown && std::str::from_utf8(bytes).is_ok()) {
+    // Of bytes that nobody named, what reads as text is text.
+    let is_unnamed = matches!(media_type.as_str(), "" | media::BINARY);
+    let reads_as_text = || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+    if bytes.is_empty() || media::is_text(media_type) || (is_unnamed && reads_as_text()) {
         return None;
     }
     let name = format!("{}{}", tool.wire_name, media::ending(media_type));

@@ -272,6 +272,12 @@ pub fn cannot_ask(missing: &[Asking]) -> ToolError {
     )
 }
 
+/// An equal call asks the client that made it.
+pub(super) fn asks_another() -> ToolError {
+    let message = "An equal call, made by another client, waits for that client's answer. Make the call again once it is given.";
+    ToolError::new(ErrorCode::Conflict, message).retry_after(10)
+}
+
 /// A job whose question nobody answered in time.
 pub(super) fn unanswered() -> ToolError {
     ToolError::new(

@@ -14,7 +14,7 @@ use crate::limits;
 use crate::policy::Permit;
 use crate::projection::{CallFacts, Elapsed, Fields, Projection, ResultBudget, Shaped, unprojected};
 use crate::snapshot::Snapshot;
-use crate::upstream::{ErrorSource, Invocation, Retry, UpstreamConfig, UpstreamError};
+use crate::upstream::{ErrorSource, Invocation, Retry, Upstream, UpstreamConfig, UpstreamError};
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
@@ -107,7 +107,19 @@ impl Decided {
         let Some(upstream) = self.snapshot.upstreams.get(self.tool.upstream.as_str()) else {
             return Err(failure::gone(&self.tool.wire_name));
         };
-        let _slot = self.slot(gateway).await?;
+        let slot = self.slot(gateway).await?;
+        // Boxed: thousands of calls may wait for their slots, and none of them needs the room for what comes then.
+        Box::pin(self.send(gateway, upstream, request, slot)).await
+    }
+
+    /// Sends a request that has its slot.
+    async fn send(
+        &self,
+        gateway: &Gateway,
+        upstream: &Arc<dyn Upstream>,
+        request: UpstreamRequest,
+        _slot: Option<Slot>,
+    ) -> Result<UpstreamReply, ToolError> {
         let taped = self.ctx.tape.as_ref().map(|tape| (tape, request.clone()));
         let deadline = self.deadline_from_now(gateway);
         let cancel = self.ctx.cancel.child_token();
@@ -134,7 +146,7 @@ impl Decided {
                     Ok(reply) => {
                         let reply = reply.without(secrets);
                         if let Some((tape, request)) = taped {
-                            tape.add(Taped::Asked(request, reply.clone()));
+                            tape.add(Taped::Asked(request, Box::new(reply.clone())));
                         }
                         Ok(reply)
                     }
@@ -185,7 +197,7 @@ impl Decided {
         queued(false);
         // Before anything is sent: after a crash this job must not be taken for one that only waited.
         if let (Some(job), Ok(_)) = (&self.job, &slot)
-            && let Err(error) = gateway.jobs().began(job).await
+            && let Err(error) = Box::pin(gateway.jobs().began(job)).await
         {
             tracing::error!(job.id = &*job.id, error = %error, "a job cannot be written down, so it is not sent");
             return Err(failure::not_kept());
@@ -230,14 +242,14 @@ impl Decided {
     pub(super) async fn carry_out(&self, gateway: &Gateway, arguments: Object, depth: Reentry) -> Shaped {
         let facts = self.facts(gateway, &depth);
         match self.projection.clone() {
-            Some(p) if p.is_script() => self.run_script(gateway, p, arguments, facts, depth).await,
+            Some(p) if p.is_script() => Box::pin(self.run_script(gateway, p, arguments, facts, depth)).await,
             Some(p) => match request(&p, &arguments, &facts).await {
                 Ok(request) => match self.ask(gateway, request).await {
                     Ok(mut reply) => {
                         if p.is_plain() {
-                            gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, &mut reply).await;
+                            Box::pin(self.keep_artifacts(gateway, &mut reply)).await;
                         }
-                        self.shape(Some(p), reply, arguments, facts).await
+                        Box::pin(self.shape(Some(p), reply, arguments, facts)).await
                     }
                     Err(e) => failed(e),
                 },
@@ -245,12 +257,16 @@ impl Decided {
             },
             None => match self.ask(gateway, UpstreamRequest::Arguments(arguments)).await {
                 Ok(mut reply) => {
-                    gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, &mut reply).await;
-                    self.shape(None, reply, Object::new(), facts).await
+                    Box::pin(self.keep_artifacts(gateway, &mut reply)).await;
+                    Box::pin(self.shape(None, reply, Object::new(), facts)).await
                 }
                 Err(e) => failed(e),
             },
         }
+    }
+
+    async fn keep_artifacts(&self, gateway: &Gateway, reply: &mut UpstreamReply) {
+        gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, reply).await;
     }
 
     async fn shape(
@@ -348,4 +364,25 @@ async fn off_the_workers<T: Send + 'static>(
         tracing::error!(error = %e, "shaping a request or result panicked");
         failure::internal()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::work::Work;
+    use super::*;
+
+    /// What a waiting job takes is mostly the states of its call: what comes after the wait is boxed.
+    #[test]
+    fn a_call_that_waits_is_small() {
+        fn size<A, F>(_: impl Fn(A) -> F) -> usize {
+            size_of::<F>()
+        }
+        type Carried = (&'static Decided, &'static Gateway, Object, Reentry);
+        let run = size(|(work, gateway): (Work, Gateway)| work.run(gateway));
+        let carry = size(|(of, gateway, arguments, place): Carried| of.carry_out(gateway, arguments, place));
+        let sizes = [("run", run, 3_072), ("carry_out", carry, 2_048)];
+        for (name, bytes, max) in sizes {
+            assert!(bytes <= max, "{name} takes {bytes} bytes while it waits");
+        }
+    }
 }

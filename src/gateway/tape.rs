@@ -10,7 +10,7 @@ use crate::call::{UpstreamReply, UpstreamRequest};
 #[derive(Debug, Clone)]
 pub enum Taped {
     /// A request of the call or of its script, and the reply, without the upstream's own credentials.
-    Asked(UpstreamRequest, UpstreamReply),
+    Asked(UpstreamRequest, Box<UpstreamReply>),
     /// A call of another tool by the script, and its result.
     Called(String, Value),
 }

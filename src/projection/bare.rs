@@ -137,7 +137,7 @@ struct Bare<'f> {
 
 impl Bare<'_> {
     /// A body as text, data or a block.
-    fn plain<'t>(&mut self, body: &'t ReplyBody, warnings: &[String]) -> Plain<'t> {
+    fn plain<'t>(&self, body: &'t ReplyBody, warnings: &[String]) -> Plain<'t> {
         let mut plain = match body {
             ReplyBody::Empty => Plain::default(),
             ReplyBody::Value(value) => self.json(Cow::Owned(bounded::to_text(value)), JSON),
@@ -156,9 +156,11 @@ impl Bare<'_> {
                 Plain::text(String::from_utf8_lossy(bytes), media_type)
             }
             ReplyBody::Bytes { media_type, bytes } => binary(media_type, bytes),
-            ReplyBody::Mcp(run) => self.run(run),
+            ReplyBody::Mcp(run) => run_of(run),
         };
-        warnings.iter().for_each(|w| plain.notes.warn(w));
+        for warning in warnings {
+            plain.notes.warn(warning);
+        }
         plain
     }
 
@@ -173,29 +175,6 @@ impl Bare<'_> {
             fields.select(&whole, &[], &mut compact);
         }
         Plain { data: Some(Cow::Owned(compact)), ..Plain::default() }
-    }
-
-    /// A program's run or a body of bytes: what was printed, the files, and the blocks that stay with them.
-    fn run<'t>(&mut self, run: &'t McpReply) -> Plain<'t> {
-        let mut plain = Plain { artifacts: run.artifacts.as_deref().unwrap_or_default(), ..Plain::default() };
-        let printed = reply::mcp_text(run);
-        if !printed.is_empty() {
-            plain.text = Some((Cow::Owned(printed), ""));
-        }
-        let mut room = BLOCK_BYTES_MAX;
-        for (i, block) in run.content.iter().enumerate() {
-            let value: Value = serde_json::from_str(block.get()).unwrap_or_default();
-            if value.get("type").and_then(Value::as_str) == Some("text") {
-                continue;
-            }
-            if block.get().len() > room {
-                plain.notes.omit(&format!("content/{i}"), None, "byte_budget", RESTORE);
-                continue;
-            }
-            room -= block.get().len();
-            plain.blocks.push(block.clone());
-        }
-        plain
     }
 
     fn omit(&mut self, name: &str, reason: &str) {
@@ -284,6 +263,29 @@ impl<'t> Plain<'t> {
     pub(super) fn text(text: Cow<'t, str>, media_type: &'t str) -> Self {
         Self { text: Some((text, media_type)), ..Self::default() }
     }
+}
+
+/// A program's run or a body of bytes: what was printed, the files, and the blocks that stay with them.
+fn run_of(run: &McpReply) -> Plain<'_> {
+    let mut plain = Plain { artifacts: run.artifacts.as_deref().unwrap_or_default(), ..Plain::default() };
+    let printed = reply::mcp_text(run);
+    if !printed.is_empty() {
+        plain.text = Some((Cow::Owned(printed), ""));
+    }
+    let mut room = BLOCK_BYTES_MAX;
+    for (i, block) in run.content.iter().enumerate() {
+        let value: Value = serde_json::from_str(block.get()).unwrap_or_default();
+        if value.get("type").and_then(Value::as_str) == Some("text") {
+            continue;
+        }
+        if block.get().len() > room {
+            plain.notes.omit(&format!("content/{i}"), None, "byte_budget", RESTORE);
+            continue;
+        }
+        room -= block.get().len();
+        plain.blocks.push(block.clone());
+    }
+    plain
 }
 
 /// Bytes that nobody could keep as a file, as a block.

@@ -80,6 +80,8 @@ pub struct ToolConfig {
     pub timeout: Option<Duration>,
     /// How long a call waits before it becomes a job.
     pub wait: Option<Duration>,
+    /// Further names under which it can be called.
+    pub aliases: Vec<Arc<str>>,
     /// Why its calls may be deduplicated; `None` means that they are not.
     pub dedup: Option<Arc<str>>,
     /// What a successful call creates, which its caller then owns.
@@ -89,6 +91,9 @@ pub struct ToolConfig {
     /// Request and result shaping.
     pub projection: Option<Arc<ProjectionSpec>>,
 }
+
+/// Bytes of a tool's name in MCP.
+const ALIAS_BYTES_MAX: usize = 128;
 
 /// Why equal calls may share one answer (seed 002). Nobody can check the reason but a reader, so there must be one.
 fn dedup(section: &mut Section) -> Arc<str> {
@@ -103,6 +108,26 @@ fn dedup(section: &mut Section) -> Arc<str> {
         );
     }
     Arc::from(reason.value)
+}
+
+/// `aliases = ["old_name"]`: names as MCP allows them.
+fn aliases(section: &mut Section) -> Vec<Arc<str>> {
+    let fits = |name: &str| {
+        (1..=ALIAS_BYTES_MAX).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b))
+    };
+    let mut names = Vec::new();
+    for name in section.strings("aliases").unwrap_or_default() {
+        if fits(&name.value) {
+            names.push(Arc::from(name.value));
+        } else {
+            let message =
+                format!("`{}` cannot be a tool's name", crate::json::cut(&name.value, ALIAS_BYTES_MAX));
+            let help = "1 to 128 of A-Z a-z 0-9 _ - . /";
+            section.error(name.offset, "bad-id", message, help);
+        }
+    }
+    names
 }
 
 impl ToolConfig {
@@ -163,6 +188,7 @@ impl ToolConfig {
         self.projection = ProjectionSpec::read(section, reader.pack).map(Arc::new);
         self.creates = section.section("creates").and_then(|mut s| created(&mut s));
         self.dedup = section.section("dedup").map(|mut s| dedup(&mut s));
+        self.aliases = aliases(section);
     }
 
     /// Applies what is said here to a discovered tool.
@@ -196,6 +222,9 @@ impl ToolConfig {
             let mut facts = tool.facts.as_ref().clone();
             facts.extend(self.facts.clone());
             tool.facts = Arc::new(facts);
+        }
+        if !self.aliases.is_empty() {
+            tool.aliases = Arc::from(self.aliases.as_slice());
         }
         let (own, hints) = (&self.annotations, &mut tool.annotations);
         set(&mut hints.title, &own.title);
