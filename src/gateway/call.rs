@@ -116,8 +116,7 @@ impl Gateway {
             Ok(lent) => decided.lent = Arc::new(lent),
             Err(e) => return record.refused(e.into()),
         }
-        let (projection, patience) = (decided.projection.clone(), call.wait);
-        let becomes_job = decided.may_queue;
+        let (patience, becomes_job) = (call.wait, decided.may_queue);
         let work = Work { decided, no, arguments: call.arguments, confirmed, place, record };
         let came = match key {
             Some(key) => self.run_once(ctx, work, key, patience).await,
