@@ -26,7 +26,7 @@ use docent::diagnostic::{Diagnostics, SourceFile};
 use docent::id::{ToolId, UpstreamId};
 use docent::schema::SchemaText;
 use docent::search::evaluate::{self, Judgement, Metrics, Report};
-use docent::search::{Filters, Query, Ranking, ToolIndex, UsageRecord, UsageView};
+use docent::search::{Filters, Lesson, Query, Ranking, ToolIndex, UsageRecord, UsageView};
 use serde_json::Value;
 
 fn main() {
@@ -122,7 +122,7 @@ fn measure(
     for kind in kinds {
         let some: Vec<Judgement> =
             judgements.iter().filter(|j| j.set == "hand" && j.kind == kind).cloned().collect();
-        let m = run(&some, |q| ask(&index, catalog, q, &all)).metrics;
+        let m = run(&some, |q| ask(&index, catalog, q, &all)).all.metrics;
         println!("  hand {kind:<12} n={:<4} {}", some.len(), line(&m));
     }
     remembered(&index, catalog, judgements, &all);
@@ -154,11 +154,11 @@ fn remembered(index: &ToolIndex, catalog: &Catalog, judgements: &[Judgement], al
                 asked.extend(questions.iter().skip(past).map(|j| (**j).clone()));
             }
             let view = history_of(index, catalog, &history, wrong, all);
-            let none = run(&asked, |q| ask(index, catalog, q, all)).metrics;
-            let with = run(&asked, |q| ask_with(index, catalog, q, all, &view)).metrics;
+            let none = run(&asked, |q| ask(index, catalog, q, all)).all.metrics;
+            let with = run(&asked, |q| ask_with(index, catalog, q, all, &view)).all.metrics;
             let others: Vec<Judgement> = judgements.iter().filter(|j| j.set != set).cloned().collect();
-            let unrelated = run(&others, |q| ask(index, catalog, q, all)).metrics;
-            let unrelated_with = run(&others, |q| ask_with(index, catalog, q, all, &view)).metrics;
+            let unrelated = run(&others, |q| ask(index, catalog, q, all)).all.metrics;
+            let unrelated_with = run(&others, |q| ask_with(index, catalog, q, all, &view)).all.metrics;
             let show = |m: &Metrics| format!("{:.1}/{:.1}", m.recall_at_5 * 100.0, m.recall_at_1 * 100.0);
             println!(
                 "  {set:<9} {name:<23} n={:<4} without {} with {}; other sets without {} with {}",
@@ -180,22 +180,18 @@ fn history_of(
     wrong: usize,
     all: &ToolSet,
 ) -> UsageView {
-    let records: Vec<UsageRecord> = runs
+    let lessons: Vec<Lesson> = runs
         .iter()
         .enumerate()
         .map(|(i, (tool, j))| {
             let other = || ask(index, catalog, &j.query, all).into_iter().find(|t| t != tool);
             let is_wrong = wrong > 0 && i % wrong == 0;
             let tool = is_wrong.then(other).flatten().unwrap_or_else(|| (*tool).to_owned());
-            UsageRecord {
-                words: index.usage_words(&j.query),
-                tool: ToolId::parse(&tool).unwrap(),
-                at_ms: 0,
-                weight: 1.0,
-            }
+            let (words, tool) = (index.usage_words(&j.query), ToolId::parse(&tool).unwrap());
+            Lesson::of(UsageRecord { words, tool, at_ms: 0, weight: 1.0 })
         })
         .collect();
-    UsageView::freeze(index, catalog, all, &records, 0)
+    UsageView::freeze(index, catalog, all, &lessons, 0, None)
 }
 
 /// The core tools as a catalog of their own.
@@ -335,9 +331,9 @@ fn run(judgements: &[Judgement], search: impl Fn(&str) -> Vec<String>) -> Report
 }
 
 fn print_report(name: &str, report: &Report) {
-    println!("{name}: n={} mean of sets {}", report.queries, line(&report.mean_of_sets));
+    println!("{name}: n={} mean of sets {}", report.all.queries, line(&report.mean_of_sets));
     for (set, r) in &report.per_set {
-        let i = &r.intervals.recall_at_5;
+        let [_, i, ..] = r.intervals;
         println!(
             "  {set:<10} n={:<5} {}  r@5 in [{:.1} {:.1}]",
             r.queries,

@@ -31,4 +31,4 @@ pub use api::{Filters, Hit, Query, Results, Signal};
 pub use index::ToolIndex;
 pub use ranking::Ranking;
 pub use saved::NotAnIndex;
-pub use usage::{UsageRecord, UsageView};
+pub use usage::{Lesson, UsageRecord, UsageView};

@@ -1,20 +1,16 @@
 //! `docent eval FILE`: how well search finds the right tools of labelled queries.
 
-mod metrics;
-
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::open::{self, Reach};
 use super::{Context, Failure, failure};
 use crate::catalog::ToolSet;
 use crate::json;
+use crate::search::evaluate::{self, Interval, Judgement, Metrics, NAMES, Report, SetReport};
 use crate::search::{Filters, Query};
-use metrics::{Figure, NAMES, Scores};
 
 /// Bytes of a file of judgements: 1,435 queries have half a megabyte.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -34,16 +30,6 @@ pub(super) struct Eval {
     json: bool,
 }
 
-/// One labelled query. Further keys are the file's own.
-#[derive(Debug, Deserialize)]
-struct Judgement {
-    qid: String,
-    query: String,
-    groups: Vec<Vec<String>>,
-    #[serde(default)]
-    set: String,
-}
-
 impl Eval {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let judgements = self.read()?;
@@ -56,8 +42,7 @@ impl Eval {
                 snapshot.policy.roster(&snapshot.catalog, &who).visible.clone()
             }
         };
-        let mut sets: BTreeMap<&str, Vec<Scores>> = BTreeMap::new();
-        let (mut all, mut unknown) = (Vec::new(), 0usize);
+        let (mut results, mut unknown) = (Vec::new(), 0usize);
         for judgement in &judgements {
             let known = |ids: &Vec<String>| ids.iter().any(|id| snapshot.catalog.lookup(id).is_some());
             unknown += judgement.groups.iter().filter(|g| !known(g)).count();
@@ -71,18 +56,15 @@ impl Eval {
             let hits = snapshot.index.search(&query, &visible).hits;
             let ids: Vec<&str> =
                 hits.iter().filter_map(|h| snapshot.catalog.get(h.tool)).map(|t| t.id.as_str()).collect();
-            let rank = |group: &Vec<String>| ids.iter().position(|id| group.iter().any(|g| g == id));
-            let scores = Scores::of(&judgement.groups.iter().map(rank).collect::<Vec<_>>());
-            all.push(scores);
-            sets.entry(&judgement.set).or_default().push(scores);
+            results.push((judgement.set.clone(), evaluate::metrics(&judgement.groups, &ids)));
         }
         if unknown > 0 {
             failure::say(format_args!(
                 "note: {unknown} groups name no tool of this home; they count as not found"
             ));
         }
-        let report = report(&all, &sets);
-        if self.json { context.out.json(&report) } else { table(context, &all, &sets) }
+        let report = evaluate::report(&results);
+        if self.json { context.out.json(&whole(&report)) } else { table(context, &report) }
     }
 
     fn read(&self) -> Result<Vec<Judgement>, Failure> {
@@ -106,54 +88,55 @@ impl Eval {
     }
 }
 
-fn figures_json(scores: &[Scores]) -> Map<String, Value> {
-    let figures = metrics::figures(scores);
-    let round = |x: f64| (x * 10_000.0).round() / 10_000.0;
-    let mut out = Map::new();
-    out.insert("queries".to_owned(), Value::from(scores.len()));
-    for (name, figure) in NAMES.iter().zip(&figures) {
-        out.insert((*name).to_owned(), Value::from(round(figure.mean)));
-    }
-    let interval = |f: &Figure| json!([round(f.low), round(f.high)]);
+/// The sets that have a name.
+fn named(report: &Report) -> impl Iterator<Item = (&String, &SetReport)> {
+    report.per_set.iter().filter(|(name, _)| !name.is_empty())
+}
+
+fn rounded(x: f64) -> f64 {
+    (x * 10_000.0).round() / 10_000.0
+}
+
+fn means(metrics: &Metrics) -> impl Iterator<Item = (String, Value)> {
+    NAMES.into_iter().zip(metrics.values()).map(|(name, x)| (name.to_owned(), Value::from(rounded(x))))
+}
+
+fn figures(set: &SetReport) -> Map<String, Value> {
+    let interval = |i: &Interval| json!([rounded(i.low), rounded(i.high)]);
     let intervals: Map<String, Value> =
-        NAMES.iter().zip(&figures).map(|(n, f)| ((*n).to_owned(), interval(f))).collect();
+        NAMES.iter().zip(&set.intervals).map(|(name, i)| ((*name).to_owned(), interval(i))).collect();
+    let mut out = Map::from_iter([("queries".to_owned(), Value::from(set.queries))]);
+    out.extend(means(&set.metrics));
     out.insert("intervals".to_owned(), Value::Object(intervals));
     out
 }
 
-fn report(all: &[Scores], sets: &BTreeMap<&str, Vec<Scores>>) -> Value {
-    let mut report = figures_json(all);
-    let named = || sets.iter().filter(|(name, _)| !name.is_empty());
+fn whole(report: &Report) -> Value {
+    let mut out = figures(&report.all);
     let per_set: Map<String, Value> =
-        named().map(|(name, scores)| ((*name).to_owned(), Value::Object(figures_json(scores)))).collect();
+        named(report).map(|(name, set)| (name.clone(), Value::Object(figures(set)))).collect();
     if !per_set.is_empty() {
-        let mut mean = Map::new();
-        for name in NAMES {
-            let values: Vec<f64> = per_set.values().filter_map(|s| s.get(name)?.as_f64()).collect();
-            let count = u32::try_from(values.len()).map_or(1.0, f64::from);
-            mean.insert(
-                name.to_owned(),
-                Value::from((values.iter().sum::<f64>() / count * 10_000.0).round() / 10_000.0),
-            );
-        }
-        report.insert("mean_of_sets".to_owned(), Value::Object(mean));
+        out.insert("mean_of_sets".to_owned(), Value::Object(means(&report.mean_of_sets).collect()));
     }
-    report.insert("per_set".to_owned(), Value::Object(per_set));
-    Value::Object(report)
+    out.insert("per_set".to_owned(), Value::Object(per_set));
+    Value::Object(out)
 }
 
-fn table(context: &mut Context, all: &[Scores], sets: &BTreeMap<&str, Vec<Scores>>) -> Result<(), Failure> {
+fn table(context: &mut Context, report: &Report) -> Result<(), Failure> {
     context.out.line(format_args!(
         "{:16} {:>7}  {}",
         "",
         "queries",
         NAMES.map(|n| format!("{n:>22}")).join("")
     ))?;
-    let rows = sets.iter().filter(|(name, _)| !name.is_empty()).map(|(n, s)| (*n, s.as_slice()));
-    for (name, scores) in rows.chain(std::iter::once(("all", all))) {
-        let cell = |f: &Figure| format!("{:>8.4} [{:.3} {:.3}]", f.mean, f.low, f.high);
-        let cells = metrics::figures(scores).each_ref().map(|f| format!("{:>22}", cell(f))).join("");
-        context.out.line(format_args!("{name:16} {:>7}  {cells}", scores.len()))?;
+    let rows = named(report).map(|(name, set)| (name.as_str(), set));
+    for (name, set) in rows.chain(std::iter::once(("all", &report.all))) {
+        let cell = |(mean, i): (f64, &Interval)| {
+            format!("{:>22}", format!("{mean:>8.4} [{:.3} {:.3}]", i.low, i.high))
+        };
+        let cells: Vec<String> = set.metrics.values().into_iter().zip(&set.intervals).map(cell).collect();
+        let cells = cells.join("");
+        context.out.line(format_args!("{name:16} {:>7}  {cells}", set.queries))?;
     }
     Ok(())
 }

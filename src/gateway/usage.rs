@@ -12,7 +12,7 @@ use crate::catalog::Tool;
 use crate::cursor::{Digest, Parts};
 use crate::id::{self, ToolId};
 use crate::policy::Principal;
-use crate::search::{UsageRecord, UsageView};
+use crate::search::{Lesson, UsageRecord, UsageView};
 use crate::snapshot::Snapshot;
 use crate::store::usage::{USAGE_PER_SCOPE_MAX, UsageRow};
 
@@ -51,7 +51,8 @@ struct Search {
 /// What a scope has learnt.
 #[derive(Debug, Default)]
 struct Scope {
-    records: Vec<UsageRecord>,
+    /// The newest first.
+    lessons: Vec<Arc<Lesson>>,
     /// Counts what was learnt: a view is as good as its number.
     learnt: u64,
     used_ms: u64,
@@ -126,36 +127,50 @@ impl Usage {
     }
 
     fn load(&self, scope: &Arc<str>, rows: &[UsageRow]) {
+        let lessons = rows.iter().filter_map(record_of).map(|r| Arc::new(Lesson::of(r))).collect();
         let mut scopes = lock(&self.scopes);
         if scopes.len() >= SCOPES_MAX
             && let Some(oldest) = scopes.iter().min_by_key(|(_, s)| s.used_ms).map(|(k, _)| Arc::clone(k))
         {
             scopes.remove(&oldest);
         }
-        let records = rows.iter().filter_map(record_of).collect();
-        scopes.entry(Arc::clone(scope)).or_insert_with(|| Scope { records, ..Scope::default() });
+        scopes.entry(Arc::clone(scope)).or_insert_with(|| Scope { lessons, ..Scope::default() });
     }
 
     fn views(&self, scope: &Arc<str>, view: &View, now_ms: u64) -> Vec<Arc<UsageView>> {
-        let mut scopes = lock(&self.scopes);
-        let scope = scopes.entry(Arc::clone(scope)).or_default();
-        scope.used_ms = now_ms;
         let (state, class) = (view.snapshot.state, view.class);
-        let fits = |f: &Frozen| f.state == state && f.class == class;
-        if !scope.frozen.iter().any(|f| fits(f) && f.learnt == scope.learnt) {
-            let snapshot = &view.snapshot;
-            let frozen = UsageView::freeze(
-                &snapshot.index,
-                &snapshot.catalog,
-                &view.roster.visible,
-                &scope.records,
-                now_ms,
-            );
-            let made = Frozen { state, class, learnt: scope.learnt, view: Arc::new(frozen) };
-            scope.frozen.push_front(made);
-            scope.frozen.truncate(FROZEN_MAX);
+        let fits = |f: &&Frozen| f.state == state && f.class == class;
+        let (lessons, learnt, before) = {
+            let mut scopes = lock(&self.scopes);
+            let known = scopes.entry(Arc::clone(scope)).or_default();
+            known.used_ms = now_ms;
+            if known.frozen.iter().filter(fits).any(|f| f.learnt == known.learnt) {
+                return known.frozen.iter().filter(fits).map(|f| Arc::clone(&f.view)).collect();
+            }
+            let before = known.frozen.iter().find(fits).map(|f| Arc::clone(&f.view));
+            (known.lessons.clone(), known.learnt, before)
+        };
+        // Nobody waits for this: two searches at once may both do it, with the same outcome.
+        let snapshot = &view.snapshot;
+        let frozen = UsageView::freeze(
+            &snapshot.index,
+            &snapshot.catalog,
+            &view.roster.visible,
+            lessons.iter().map(Arc::as_ref),
+            now_ms,
+            before.as_deref(),
+        );
+        let made = Arc::new(frozen);
+        let mut scopes = lock(&self.scopes);
+        // The scope may have left memory, or have come back, meanwhile: what was made serves this search alone then.
+        let Some(known) = scopes.get_mut(scope).filter(|known| known.learnt >= learnt) else {
+            return vec![made];
+        };
+        if !known.frozen.iter().filter(fits).any(|f| f.learnt >= learnt) {
+            known.frozen.push_front(Frozen { state, class, learnt, view: made });
+            known.frozen.truncate(FROZEN_MAX);
         }
-        scope.frozen.iter().filter(|f| fits(f)).map(|f| Arc::clone(&f.view)).collect()
+        known.frozen.iter().filter(fits).map(|f| Arc::clone(&f.view)).collect()
     }
 
     fn wait(&self, caller: Digest, searches: Vec<Vec<String>>, now_ms: u64) {
@@ -195,14 +210,16 @@ impl Usage {
     }
 
     fn learn(&self, scope: &Arc<str>, records: Vec<UsageRecord>) {
+        let lessons: Vec<Arc<Lesson>> = records.into_iter().map(|r| Arc::new(Lesson::of(r))).collect();
         let mut scopes = lock(&self.scopes);
         let Some(scope) = scopes.get_mut(scope) else { return };
-        for record in records {
+        for lesson in lessons {
             scope.learnt += 1;
-            scope.records.retain(|r| r.words != record.words || r.tool != record.tool);
-            scope.records.insert(0, record);
+            let (words, tool) = (&lesson.record().words, &lesson.record().tool);
+            scope.lessons.retain(|l| l.record().words != *words || l.record().tool != *tool);
+            scope.lessons.insert(0, lesson);
         }
-        scope.records.truncate(USAGE_PER_SCOPE_MAX);
+        scope.lessons.truncate(USAGE_PER_SCOPE_MAX);
     }
 }
 

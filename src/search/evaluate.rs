@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Draws of the bootstrap.
 pub const BOOTSTRAP_DRAWS: usize = 1_000;
-/// Ranks that the metrics look at.
-pub const RANKS: usize = 10;
+/// Ranks that nDCG looks at.
+const RANKS: usize = 10;
+/// Names of the figures, in the order of [`Metrics::values`].
+pub const NAMES: [&str; 5] = ["recall_at_1", "recall_at_5", "recall_at_10", "mrr", "ndcg_at_10"];
 
 /// A labelled question: one line of a judgements file.
 #[derive(Debug, Clone, Deserialize)]
@@ -30,7 +32,7 @@ pub struct Judgement {
 }
 
 /// Figures of one question or means over many, each 0 to 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Metrics {
     /// Share of groups found at rank 1.
     pub recall_at_1: f64,
@@ -38,14 +40,26 @@ pub struct Metrics {
     pub recall_at_5: f64,
     /// The same in the first ten.
     pub recall_at_10: f64,
-    /// One over the rank of the first right tool; 0 if none is in the first ten.
+    /// One over the rank of the first right tool, however late it comes; 0 if it does not.
     pub mrr: f64,
     /// Gain of each group at its first member, discounted by rank, over the best possible.
     pub ndcg_at_10: f64,
 }
 
+impl Metrics {
+    /// The figures in the order of [`NAMES`].
+    pub fn values(&self) -> [f64; 5] {
+        [self.recall_at_1, self.recall_at_5, self.recall_at_10, self.mrr, self.ndcg_at_10]
+    }
+
+    fn of(values: [f64; 5]) -> Self {
+        let [recall_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = values;
+        Self { recall_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10 }
+    }
+}
+
 /// A 95 % interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Interval {
     /// 2.5 % of the draws lie below.
     pub low: f64,
@@ -53,43 +67,25 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// Intervals of the figures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Intervals {
-    /// Of [`Metrics::recall_at_1`].
-    pub recall_at_1: Interval,
-    /// Of [`Metrics::recall_at_5`].
-    pub recall_at_5: Interval,
-    /// Of [`Metrics::recall_at_10`].
-    pub recall_at_10: Interval,
-    /// Of [`Metrics::mrr`].
-    pub mrr: Interval,
-    /// Of [`Metrics::ndcg_at_10`].
-    pub ndcg_at_10: Interval,
-}
+/// Intervals of the figures, in the order of [`NAMES`].
+pub type Intervals = [Interval; 5];
 
 /// What one set of questions gave.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SetReport {
     /// How many questions.
     pub queries: usize,
     /// Means.
-    #[serde(flatten)]
     pub metrics: Metrics,
     /// Their intervals.
     pub intervals: Intervals,
 }
 
 /// What all questions gave: means over the questions, and over the sets.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// How many questions.
-    pub queries: usize,
-    /// Means over all questions.
-    #[serde(flatten)]
-    pub metrics: Metrics,
-    /// Their intervals.
-    pub intervals: Intervals,
+    /// All questions as one set.
+    pub all: SetReport,
     /// Plain means over the sets, so that a large set does not drown a small one.
     pub mean_of_sets: Metrics,
     /// Each set.
@@ -100,7 +96,7 @@ pub struct Report {
 pub fn metrics(groups: &[Vec<String>], ranked: &[&str]) -> Metrics {
     let ranks: Vec<Option<usize>> = groups
         .iter()
-        .map(|group| ranked.iter().take(RANKS).position(|id| group.iter().any(|g| g == id)))
+        .map(|group| ranked.iter().position(|id| group.iter().any(|g| g == id)))
         .collect();
     if ranks.is_empty() {
         return Metrics::default();
@@ -113,7 +109,7 @@ pub fn metrics(groups: &[Vec<String>], ranked: &[&str]) -> Metrics {
         recall_at_5: share(5),
         recall_at_10: share(10),
         mrr: ranks.iter().flatten().min().map_or(0.0, |r| 1.0 / (float(*r) + 1.0)),
-        ndcg_at_10: ranks.iter().flatten().map(|r| gain(*r)).sum::<f64>() / best,
+        ndcg_at_10: ranks.iter().flatten().filter(|r| **r < RANKS).map(|r| gain(*r)).sum::<f64>() / best,
     }
 }
 
@@ -126,13 +122,7 @@ pub fn report(results: &[(String, Metrics)]) -> Report {
     let per_set: BTreeMap<String, SetReport> = sets.into_iter().map(|(k, v)| (k, set_report(&v))).collect();
     let of_sets: Vec<Metrics> = per_set.values().map(|s| s.metrics).collect();
     let all = set_report(&results.iter().map(|(_, m)| *m).collect::<Vec<_>>());
-    Report {
-        queries: all.queries,
-        metrics: all.metrics,
-        intervals: all.intervals,
-        mean_of_sets: mean(&of_sets),
-        per_set,
-    }
+    Report { all, mean_of_sets: mean(&of_sets), per_set }
 }
 
 fn set_report(all: &[Metrics]) -> SetReport {
@@ -140,39 +130,28 @@ fn set_report(all: &[Metrics]) -> SetReport {
 }
 
 fn mean(all: &[Metrics]) -> Metrics {
-    let n = float(all.len().max(1));
-    let of = |f: fn(&Metrics) -> f64| all.iter().map(f).sum::<f64>() / n;
-    Metrics {
-        recall_at_1: of(|m| m.recall_at_1),
-        recall_at_5: of(|m| m.recall_at_5),
-        recall_at_10: of(|m| m.recall_at_10),
-        mrr: of(|m| m.mrr),
-        ndcg_at_10: of(|m| m.ndcg_at_10),
+    let mut sums = [0.0; 5];
+    for metrics in all {
+        sums.iter_mut().zip(metrics.values()).for_each(|(sum, value)| *sum += value);
     }
+    Metrics::of(sums.map(|sum| sum / float(all.len().max(1))))
 }
 
 /// Bootstrap over questions with a fixed seed: the same input gives the same interval.
 fn intervals(all: &[Metrics]) -> Intervals {
     let mut random = Random(0x5eed);
-    let mut draws: Vec<Metrics> = Vec::with_capacity(BOOTSTRAP_DRAWS);
+    let mut draws: Vec<[f64; 5]> = Vec::with_capacity(BOOTSTRAP_DRAWS);
     for _ in 0..BOOTSTRAP_DRAWS {
         let drawn: Vec<Metrics> =
             (0..all.len()).filter_map(|_| all.get(random.below(all.len())).copied()).collect();
-        draws.push(mean(&drawn));
+        draws.push(mean(&drawn).values());
     }
-    let of = |f: fn(&Metrics) -> f64| {
-        let mut values: Vec<f64> = draws.iter().map(f).collect();
+    std::array::from_fn(|figure| {
+        let mut values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(figure).copied()).collect();
         values.sort_unstable_by(f64::total_cmp);
         let at = |k: usize| values.get(k).copied().unwrap_or(0.0);
         Interval { low: at(BOOTSTRAP_DRAWS / 40), high: at(BOOTSTRAP_DRAWS - 1 - BOOTSTRAP_DRAWS / 40) }
-    };
-    Intervals {
-        recall_at_1: of(|m| m.recall_at_1),
-        recall_at_5: of(|m| m.recall_at_5),
-        recall_at_10: of(|m| m.recall_at_10),
-        mrr: of(|m| m.mrr),
-        ndcg_at_10: of(|m| m.ndcg_at_10),
-    }
+    })
 }
 
 /// `SplitMix64` (Steele, Lea, Flood 2014): small, seeded, the same everywhere.
@@ -218,7 +197,7 @@ mod tests {
         let best = 1.0 + 1.0 / 3f64.log2();
         assert!((m.ndcg_at_10 - (1.0 + 0.5) / best).abs() < 1e-12);
         let late = metrics(&groups, &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a"]);
-        assert_eq!((late.recall_at_10, late.mrr, late.ndcg_at_10), (0.0, 0.0, 0.0));
+        assert_eq!((late.recall_at_10, late.mrr, late.ndcg_at_10), (0.0, 1.0 / 11.0, 0.0));
     }
 
     #[test]
@@ -226,13 +205,10 @@ mod tests {
         let (hit, miss) = (metrics(&[group(&["a"])], &["a"]), metrics(&[group(&["a"])], &["b"]));
         let results = [("s", hit), ("l", miss), ("l", miss), ("l", hit)].map(|(s, m)| (s.to_owned(), m));
         let report = report(&results);
-        assert!((report.metrics.recall_at_1 - 0.5).abs() < 1e-12);
+        assert!((report.all.metrics.recall_at_1 - 0.5).abs() < 1e-12);
         assert!((report.mean_of_sets.recall_at_1 - 2.0 / 3.0).abs() < 1e-12);
-        let large = &report.per_set["l"];
-        assert!(
-            large.intervals.recall_at_1.low <= 1.0 / 3.0 && large.intervals.recall_at_1.high >= 1.0 / 3.0
-        );
-        assert!(large.intervals.recall_at_1.low < large.intervals.recall_at_1.high);
+        let [recall, ..] = report.per_set["l"].intervals;
+        assert!(recall.low <= 1.0 / 3.0 && recall.high >= 1.0 / 3.0 && recall.low < recall.high, "{recall:?}");
         assert_eq!(super::report(&results), report, "the same input gives the same intervals");
     }
 }

@@ -4,6 +4,8 @@
 //! depends on which tools the asker may see.
 
 use super::num::{IMPACT_STEPS, index, number, quantize};
+use crate::catalog::ToolSet;
+use crate::id::ToolNo;
 
 /// Impact lists of a set of terms numbered from 0.
 #[derive(Debug, Default)]
@@ -62,6 +64,23 @@ impl Postings {
         self.starts.push(number(self.docs.len()));
     }
 
+    /// Adds the list of the next term under its documents' new numbers, without those that have none. An empty list is
+    /// not added: `false`.
+    pub(super) fn append(&mut self, list: List<'_>, moved: impl Fn(u32) -> Option<u32>) -> bool {
+        let from = self.docs.len();
+        for (doc, impact) in list.stored() {
+            if let Some(doc) = moved(doc) {
+                self.docs.push(doc);
+                self.impacts.push(impact);
+            }
+        }
+        let some = self.docs.len() > from;
+        if some {
+            self.starts.push(number(self.docs.len()));
+        }
+        some
+    }
+
     /// How many entries there are in all lists.
     pub(super) fn entries(&self) -> usize {
         self.docs.len()
@@ -109,6 +128,21 @@ impl List<'_> {
         self.docs.iter().copied().zip(self.impacts.iter().copied())
     }
 
+    /// Puts the entries of visible documents into `out`, in place of what is there. Without branches on what is
+    /// visible: of a list of thousands any part may be, and a wrong guess costs more than a write.
+    pub(super) fn visible(&self, set: &ToolSet, out: &mut Vec<(u32, f32)>) {
+        out.clear();
+        out.resize(self.docs.len(), (0, 0.0));
+        let mut at = 0;
+        for entry in self.iter() {
+            if let Some(slot) = out.get_mut(at) {
+                *slot = entry;
+            }
+            at += usize::from(set.contains(ToolNo(entry.0)));
+        }
+        out.truncate(at);
+    }
+
     /// Documents with their impacts from 0 to 1.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f32)> + '_ {
         self.docs.iter().zip(self.impacts).map(|(doc, impact)| (*doc, f32::from(*impact) / IMPACT_STEPS))
@@ -120,6 +154,13 @@ impl List<'_> {
 pub(super) struct Dictionary {
     text: String,
     ends: Vec<u32>,
+    /// Which letters each term has: most terms are no neighbours of a word, told by one comparison.
+    letters: Vec<u32>,
+}
+
+/// Which letters occur, a bit each (letters beyond a to z share bits).
+pub(super) fn letter_set(letters: impl Iterator<Item = char>) -> u32 {
+    letters.fold(0, |set, c| set | 1 << (u32::from(c) % 32))
 }
 
 impl Dictionary {
@@ -128,11 +169,10 @@ impl Dictionary {
         let mut order: Vec<(&String, u32)> = terms.iter().zip((0u32..).by_ref()).collect();
         order.sort_unstable();
         let mut renumber = vec![0u32; terms.len()];
-        let mut out =
-            Self { text: String::with_capacity(terms.iter().map(String::len).sum()), ends: Vec::new() };
+        let mut out = Self::default();
+        out.text.reserve(terms.iter().map(String::len).sum());
         for (at, (term, given)) in order.iter().enumerate() {
-            out.text.push_str(term);
-            out.ends.push(number(out.text.len()));
+            out.push(term);
             if let Some(slot) = renumber.get_mut(index(*given)) {
                 *slot = number(at);
             }
@@ -143,11 +183,14 @@ impl Dictionary {
     /// A dictionary of terms that are already in order.
     pub(super) fn of_sorted<'a>(terms: impl Iterator<Item = &'a str>) -> Self {
         let mut out = Self::default();
-        for term in terms {
-            out.text.push_str(term);
-            out.ends.push(number(out.text.len()));
-        }
+        terms.for_each(|term| out.push(term));
         out
+    }
+
+    fn push(&mut self, term: &str) {
+        self.text.push_str(term);
+        self.ends.push(number(self.text.len()));
+        self.letters.push(letter_set(term.chars()));
     }
 
     /// The text of all terms and where each ends, for [`Dictionary::from_parts`].
@@ -157,7 +200,14 @@ impl Dictionary {
 
     /// A dictionary that was taken apart before.
     pub(super) fn from_parts(text: String, ends: Vec<u32>) -> Self {
-        Self { text, ends }
+        let mut out = Self { text, ends, letters: Vec::new() };
+        out.letters = (0..out.len()).map(|no| letter_set(out.term(no).chars())).collect();
+        out
+    }
+
+    /// The letters of a term by number, see [`letter_set`].
+    pub(super) fn letters(&self, no: usize) -> u32 {
+        self.letters.get(no).copied().unwrap_or(0)
     }
 
     /// How many terms.
@@ -196,7 +246,7 @@ impl Dictionary {
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
-        self.text.len() + self.ends.len() * 4
+        self.text.len() + self.ends.len() * 8
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use super::index::ToolIndex;
 use super::num::count;
+use super::postings::letter_set;
 use super::text::{Analyzer, chunks, split};
 use crate::catalog::ToolSet;
 use crate::id::ToolNo;
@@ -228,14 +229,13 @@ impl Reader<'_> {
         let allowed = if letters.len() < TWO_SLIPS_LETTERS { 1 } else { 2 };
         let mut best: Option<(usize, usize, u32)> = None;
         for at in self.index.dictionary.beginning_with(first) {
-            let known = self.index.dictionary.term(at);
             let limit = best.map_or(allowed, |(distance, ..)| distance);
             // A slip changes the set of letters by two at most: nearly all terms are out before they are compared.
-            let other = letter_set(known.chars());
+            let other = self.index.dictionary.letters(at);
             if usize::try_from((wanted ^ other).count_ones()).unwrap_or(0) > 2 * limit {
                 continue;
             }
-            let Some(distance) = slips(&letters, known, limit) else { continue };
+            let Some(distance) = slips(&letters, self.index.dictionary.term(at), limit) else { continue };
             let Ok(no) = u32::try_from(at) else { continue };
             let frequency = self.view.frequency(self.index.terms.list(no).docs);
             if frequency > 0 && best.is_none_or(|(d, f, _)| distance < d || (distance == d && frequency > f))
@@ -245,11 +245,6 @@ impl Reader<'_> {
         }
         best.map(|(_, frequency, no)| (no, frequency))
     }
-}
-
-/// Which letters occur, a bit each (letters beyond a to z share bits).
-fn letter_set(letters: impl Iterator<Item = char>) -> u32 {
-    letters.fold(0, |set, c| set | 1 << (u32::from(c) % 32))
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two words, if at most `limit`.

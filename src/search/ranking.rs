@@ -88,12 +88,14 @@ pub(super) struct Floor {
 pub(super) struct UsageWeights {
     /// How many of the nearest vote.
     pub(super) neighbours: f32,
-    /// Likeness below which a past search has no vote.
-    pub(super) likeness: f32,
+    /// Likeness from which on a past search has a vote.
+    pub(super) begins: f32,
+    /// Likeness from which on it has a whole one.
+    pub(super) full: f32,
+    /// Share of a vote that only the very same search gives.
+    pub(super) same: f32,
     /// Share of the likeness that is meaning, the rest is words.
     pub(super) meaning: f32,
-    /// How much more the nearest count: likeness to this power.
-    pub(super) power: f32,
     /// Days after which a run counts half.
     pub(super) half_life_days: f32,
 }
@@ -182,9 +184,10 @@ impl Ranking {
         }
         if let Some(mut s) = root.section("usage") {
             weight(&mut s, "neighbours", &mut self.usage.neighbours);
-            weight(&mut s, "likeness", &mut self.usage.likeness);
+            weight(&mut s, "begins", &mut self.usage.begins);
+            weight(&mut s, "full", &mut self.usage.full);
+            weight(&mut s, "same", &mut self.usage.same);
             weight(&mut s, "meaning", &mut self.usage.meaning);
-            weight(&mut s, "power", &mut self.usage.power);
             weight(&mut s, "half_life_days", &mut self.usage.half_life_days);
         }
         if root.has("verbs") {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::Kin;
-use super::index::{Builder, Fingerprint, ToolIndex, facts_of, fingerprint};
+use super::index::{Builder, Fingerprint, ToolIndex, facts_of, fingerprints};
 use super::num::{index, number};
 use super::postings::{Dictionary, Postings};
 use super::ranking::Ranking;
@@ -35,7 +35,7 @@ impl ToolIndex {
         let Some(before) = before.filter(|b| b.ranking.stored() == ranking.stored()) else {
             return Arc::new(Self::build(catalog, ranking));
         };
-        let now: Vec<Fingerprint> = tools.iter().map(fingerprint).collect();
+        let now = fingerprints(tools);
         if now == before.fingerprints && before.ranking == *ranking {
             return before;
         }
@@ -131,24 +131,28 @@ fn merge(
             (true, false) => Ordering::Less,
             _ => Ordering::Greater,
         };
+        let moved = |doc: u32| moved.get(index(doc)).copied().filter(|now| *now != GONE);
+        // Nearly all keys have old documents only: those go straight into the new lists.
+        if next == Ordering::Less {
+            if out.append(old.list(number(a)), moved) {
+                keys.push(Key::Old(a));
+            }
+            a += 1;
+            continue;
+        }
         let key = if next == Ordering::Greater { Key::New(b) } else { Key::Old(a) };
         list.clear();
-        if next != Ordering::Greater {
-            let moved = |doc: u32| moved.get(index(doc)).copied().unwrap_or(GONE);
+        if next == Ordering::Equal {
             let was = old.list(number(a));
-            list.extend(
-                was.stored().map(|(doc, impact)| (moved(doc), impact)).filter(|(doc, _)| *doc != GONE),
-            );
+            list.extend(was.stored().filter_map(|(doc, impact)| Some((moved(doc)?, impact))));
             a += 1;
         }
-        if next != Ordering::Less {
-            let stays = list.len();
-            list.extend(new.list(number(b)).stored());
-            if stays > 0 && list.len() > stays {
-                list.sort_unstable_by_key(|(doc, _)| *doc);
-            }
-            b += 1;
+        let stays = list.len();
+        list.extend(new.list(number(b)).stored());
+        if stays > 0 && list.len() > stays {
+            list.sort_unstable_by_key(|(doc, _)| *doc);
         }
+        b += 1;
         if !list.is_empty() {
             out.push(&list);
             keys.push(key);

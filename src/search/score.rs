@@ -27,46 +27,57 @@ struct Scores {
     possible: f32,
 }
 
+/// Space that the lists of one question share.
+struct Scratch {
+    /// Visible entries of the list at hand.
+    seen: Vec<(u32, f32)>,
+    /// The best impact of each tool in the lists of one concept, 0 between concepts.
+    best: Vec<f32>,
+    /// The tools that have one.
+    touched: Vec<u32>,
+}
+
 impl Scores {
     fn new(len: usize) -> Self {
         Self { values: vec![0.0; len], possible: 0.0 }
     }
 
-    fn add(&mut self, list: List<'_>, weight: f32, view: View<'_>) {
+    /// Adds a list: all of it where every tool is visible. `seen` is scratch space.
+    fn add(&mut self, list: List<'_>, weight: f32, view: View<'_>, seen: &mut Vec<(u32, f32)>) {
         self.possible += weight;
-        let all = view.is_all();
-        for (doc, impact) in list.iter() {
-            if (all || view.set.contains(ToolNo(doc)))
-                && let Some(value) = self.values.get_mut(index(doc))
-            {
-                *value += weight * impact;
-            }
+        if view.is_all() {
+            self.add_entries(list.iter(), weight);
+        } else {
+            list.visible(view.set, seen);
+            self.add_entries(seen.iter().copied(), weight);
         }
     }
 
-    /// Adds entries that are known to be visible.
-    fn add_seen(&mut self, seen: &[(u32, f32)], weight: f32) {
-        self.possible += weight;
-        for (doc, impact) in seen {
-            if let Some(value) = self.values.get_mut(index(*doc)) {
+    fn add_entries(&mut self, entries: impl Iterator<Item = (u32, f32)>, weight: f32) {
+        for (doc, impact) in entries {
+            if let Some(value) = self.values.get_mut(index(doc)) {
                 *value += weight * impact;
             }
         }
     }
 
     /// Adds the best of several lists.
-    fn add_best(&mut self, lists: &[(List<'_>, f32)], weight: f32, view: View<'_>) {
+    fn add_best(&mut self, lists: &[(List<'_>, f32)], weight: f32, view: View<'_>, scratch: &mut Scratch) {
         self.possible += weight;
-        let mut best: Vec<(u32, f32)> = Vec::new();
         for (list, factor) in lists {
-            let visible = list.iter().filter(|(doc, _)| view.set.contains(ToolNo(*doc)));
-            best.extend(visible.map(|(doc, impact)| (doc, impact * factor)));
+            list.visible(view.set, &mut scratch.seen);
+            for (doc, impact) in &scratch.seen {
+                let Some(best) = scratch.best.get_mut(index(*doc)) else { continue };
+                if *best <= 0.0 {
+                    scratch.touched.push(*doc);
+                }
+                *best = best.max(impact * factor);
+            }
         }
-        best.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        best.dedup_by_key(|(doc, _)| *doc);
-        for (doc, impact) in best {
+        for doc in scratch.touched.drain(..) {
+            let best = scratch.best.get_mut(index(doc)).map_or(0.0, std::mem::take);
             if let Some(value) = self.values.get_mut(index(doc)) {
-                *value += weight * impact;
+                *value += weight * best;
             }
         }
     }
@@ -257,13 +268,14 @@ impl ToolIndex {
 
     fn term_scores(&self, question: &Question, view: View<'_>) -> Scores {
         let mut scores = Scores::new(self.len());
+        let mut scratch = Scratch { seen: Vec::new(), best: vec![0.0; self.len()], touched: Vec::new() };
         for concept in &question.concepts {
             let weight = concept.weight * concept.rarity;
             let lists: Vec<(List<'_>, f32)> =
                 concept.terms.iter().map(|(no, factor)| (self.terms.list(*no), *factor)).collect();
             match lists.as_slice() {
-                [(list, factor)] => scores.add(*list, weight * factor, view),
-                lists => scores.add_best(lists, weight, view),
+                [(list, factor)] => scores.add(*list, weight * factor, view, &mut scratch.seen),
+                lists => scores.add_best(lists, weight, view, &mut scratch),
             }
         }
         scores
@@ -274,17 +286,25 @@ impl ToolIndex {
         let mut grams = trigram::grams(&question.words);
         grams.sort_unstable();
         grams.dedup();
-        let mut seen = Vec::new();
+        let (all, mut seen) = (view.is_all(), Vec::new());
         for gram in grams {
-            seen.clear();
-            match self.trigrams.list(gram) {
-                Some(list) if view.is_all() => scores.add(list, view.rarity(list.docs.len()), view),
-                // One pass: what is visible is put aside while it is counted.
-                Some(list) => {
-                    seen.extend(list.iter().filter(|(doc, _)| view.set.contains(ToolNo(*doc))));
-                    scores.add_seen(&seen, view.rarity(seen.len()));
-                }
-                None => scores.possible += view.rarity(0),
+            let Some(list) = self.trigrams.list(gram) else {
+                scores.possible += view.rarity(0);
+                continue;
+            };
+            // One pass: what is visible is put aside while it is counted.
+            let frequency = if all {
+                list.docs.len()
+            } else {
+                list.visible(view.set, &mut seen);
+                seen.len()
+            };
+            let rarity = view.rarity(frequency);
+            scores.possible += rarity;
+            if all {
+                scores.add_entries(list.iter(), rarity);
+            } else {
+                scores.add_entries(seen.iter().copied(), rarity);
             }
         }
         scores

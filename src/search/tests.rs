@@ -11,7 +11,7 @@ use tantivy::{Index, TantivyDocument, Term};
 
 use super::num;
 use super::text::{Analyzer, chunks};
-use super::{Filters, Hit, Query, Ranking, Results, ToolIndex, UsageRecord, UsageView};
+use super::{Filters, Hit, Lesson, Query, Ranking, Results, ToolIndex, UsageRecord, UsageView};
 use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolSet};
 use crate::diagnostic::{Diagnostics, SourceFile};
 use crate::id::{ToolId, ToolNo, UpstreamId};
@@ -255,8 +255,9 @@ fn a_saved_index_opens_as_it_was_and_a_damaged_or_foreign_one_does_not() {
     assert_eq!(ToolIndex::open(&bytes, &other).err(), Some(super::NotAnIndex::OtherRanking));
 }
 
-fn learnt(index: &ToolIndex, question: &str, tool: &str, at_ms: u64) -> UsageRecord {
-    UsageRecord { words: index.usage_words(question), tool: ToolId::parse(tool).unwrap(), at_ms, weight: 1.0 }
+fn learnt(index: &ToolIndex, question: &str, tool: &str, at_ms: u64) -> Lesson {
+    let (words, tool) = (index.usage_words(question), ToolId::parse(tool).unwrap());
+    Lesson::of(UsageRecord { words, tool, at_ms, weight: 1.0 })
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn a_run_after_a_search_lifts_its_tool_for_searches_alike_and_for_no_others() {
     let index = ToolIndex::build(&catalog, &SHIPPED);
     let all = ToolSet::all(catalog.len());
     let records = [learnt(&index, "shall I take my umbrella along", "meteo.get_forecast", 0)];
-    let usage = UsageView::freeze(&index, &catalog, &all, &records, 0);
+    let usage = UsageView::freeze(&index, &catalog, &all, &records, 0, None);
     let first = |text: &str, visible: &ToolSet, usage: &UsageView| {
         let query = Query { text, filters: Filters::default(), offset: 0, limit: 10, explain: true };
         index.search_with_usage(&query, visible, usage).hits.into_iter().next()
@@ -280,12 +281,12 @@ fn a_run_after_a_search_lifts_its_tool_for_searches_alike_and_for_no_others() {
         first(unlike, &all, &UsageView::default()).unwrap().tool
     );
     // Age halves it, and a tool that is hidden gets no vote, whoever learnt it.
-    let later = UsageView::freeze(&index, &catalog, &all, &records, 60 * 86_400_000);
+    let later = UsageView::freeze(&index, &catalog, &all, &records, 60 * 86_400_000, Some(&usage));
     let aged = first("take an umbrella?", &all, &later).unwrap();
     assert!(aged.signals[5].value < vote.value * 0.6, "{aged:?}");
     let mut hidden = all.clone();
     hidden.remove(catalog.lookup("meteo.get_forecast").unwrap().0);
-    let blind = UsageView::freeze(&index, &catalog, &hidden, &records, 0);
+    let blind = UsageView::freeze(&index, &catalog, &hidden, &records, 0, None);
     assert!(blind.is_empty() && blind.digest() == [0; 32]);
     assert_eq!(first("take an umbrella?", &hidden, &usage), first("take an umbrella?", &hidden, &blind));
 }

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::index::ToolIndex;
-use super::num::narrow;
+use super::num::{count, narrow};
 use super::question::View;
+use super::ranking::UsageWeights;
 use super::semantic::{self, Table, Vector};
 use super::text::{Analyzer, chunks, split};
 use crate::catalog::{Catalog, ToolSet};
@@ -37,13 +38,43 @@ pub struct UsageRecord {
     pub weight: f32,
 }
 
+/// A record made ready for every view: what of it needs no catalog is worked out once, when it is learnt.
+#[derive(Debug, Clone)]
+pub struct Lesson {
+    record: UsageRecord,
+    stems: Vec<String>,
+    meaning: Vector,
+}
+
+impl Lesson {
+    /// Makes a record ready.
+    pub fn of(record: UsageRecord) -> Self {
+        let stems = stems(&record.words, &mut Analyzer::new());
+        let meaning = Table::shipped().embed(&record.words);
+        Self { record, stems, meaning }
+    }
+
+    /// What was learnt.
+    pub fn record(&self) -> &UsageRecord {
+        &self.record
+    }
+}
+
 /// What one scope of callers remembers, frozen for one generation.
 #[derive(Debug, Default)]
 pub struct UsageView {
     memories: Vec<Memory>,
-    /// The memories that have a stem, with the stem's weight in them.
-    by_stem: HashMap<String, Vec<(usize, f32)>>,
+    words: HashMap<String, Word>,
     digest: Digest,
+}
+
+/// A stem that memories have.
+#[derive(Debug)]
+struct Word {
+    /// How rare it is among the visible tools.
+    rarity: f32,
+    /// The memories that have it.
+    at: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -54,6 +85,14 @@ struct Memory {
     /// Length of its words as a vector of rarities.
     norm: f32,
     meaning: Vector,
+}
+
+/// A memory that is like the question, and how far.
+#[derive(Debug, Clone, Copy)]
+struct Near {
+    like: f32,
+    tool: ToolNo,
+    weight: f32,
 }
 
 impl ToolIndex {
@@ -80,41 +119,53 @@ impl ToolIndex {
 }
 
 impl UsageView {
-    /// What the callers who see `visible` remember of these records at this time.
+    /// What the callers who see `visible` remember of these lessons at this time. `before`: a view of the same index
+    /// and the same visible tools, if there is one; what it knows of words is taken over.
     pub fn freeze<'a>(
         index: &ToolIndex,
         catalog: &Catalog,
         visible: &ToolSet,
-        records: impl IntoIterator<Item = &'a UsageRecord>,
+        lessons: impl IntoIterator<Item = &'a Lesson>,
         now_ms: u64,
+        before: Option<&Self>,
     ) -> Self {
         let view = View { set: visible, count: visible.count() };
         let mut out = Self::default();
-        let mut analyzer = Analyzer::new();
         let mut hasher = blake3::Hasher::new();
-        for record in records {
+        for lesson in lessons {
+            let record = &lesson.record;
             let Some((tool, _)) = catalog.lookup(record.tool.as_str()) else { continue };
-            let stems = stems(&record.words, &mut analyzer);
             let age_days = narrow(float(now_ms.saturating_sub(record.at_ms)) / DAY_MS);
             let weight =
                 record.weight * 0.5_f32.powf(age_days / index.ranking.usage.half_life_days.max(0.01));
-            if stems.is_empty() || !visible.contains(tool) || weight.is_nan() {
+            if lesson.stems.is_empty() || !visible.contains(tool) || weight.is_nan() {
                 continue;
             }
             hasher.update(&record.at_ms.to_le_bytes());
             hasher.update(record.tool.as_str().as_bytes());
-            let mut square = 0.0;
-            for stem in stems {
+            let (at, mut square) = (out.memories.len(), 0.0);
+            for stem in &lesson.stems {
                 hasher.update(stem.as_bytes());
-                let rarity = index.rarity_of(&stem, view);
+                let known = before.and_then(|b| b.words.get(stem)).map(|word| word.rarity);
+                let rarity = out.note(stem, at, || known.unwrap_or_else(|| index.rarity_of(stem, view)));
                 square += rarity * rarity;
-                out.by_stem.entry(stem).or_default().push((out.memories.len(), rarity));
             }
-            let meaning = Table::shipped().embed(&record.words);
-            out.memories.push(Memory { tool, weight: weight.clamp(0.0, 1.0), norm: square.sqrt(), meaning });
+            let (weight, norm) = (weight.clamp(0.0, 1.0), square.sqrt());
+            out.memories.push(Memory { tool, weight, norm, meaning: lesson.meaning });
         }
         out.digest = *hasher.finalize().as_bytes();
         out
+    }
+
+    /// Notes that a memory has a stem; gives the stem's rarity.
+    fn note(&mut self, stem: &str, memory: usize, rarity: impl Fn() -> f32) -> f32 {
+        if let Some(word) = self.words.get_mut(stem) {
+            word.at.push(memory);
+            return word.rarity;
+        }
+        let rarity = rarity();
+        self.words.insert(stem.to_owned(), Word { rarity, at: vec![memory] });
+        rarity
     }
 
     /// Whether nothing is remembered.
@@ -130,54 +181,55 @@ impl UsageView {
     /// The votes of the nearest past searches, 0 to 1 for each tool that gets any, in tool order.
     pub(super) fn votes(&self, words: &[String], index: &ToolIndex, view: View<'_>) -> Vec<(ToolNo, f32)> {
         let settings = &index.ranking.usage;
-        let mut dots: HashMap<usize, f32> = HashMap::new();
-        let mut square = 0.0;
+        let mut dots = vec![0.0f32; self.memories.len()];
+        let (mut touched, mut square) = (Vec::new(), 0.0);
         for stem in stems(words, &mut Analyzer::new()) {
-            let rarity = index.rarity_of(&stem, view);
+            let word = self.words.get(&stem);
+            let rarity = word.map_or_else(|| index.rarity_of(&stem, view), |w| w.rarity);
             square += rarity * rarity;
-            for (at, weight) in self.by_stem.get(&stem).into_iter().flatten() {
-                *dots.entry(*at).or_default() += rarity * weight;
+            for at in word.iter().flat_map(|w| &w.at) {
+                let Some(dot) = dots.get_mut(*at) else { continue };
+                if *dot <= 0.0 {
+                    touched.push(*at);
+                }
+                *dot += rarity * rarity;
             }
         }
-        let meaning = Table::shipped().embed(words);
-        let mut near: Vec<(f32, &Memory)> = dots
-            .into_iter()
-            .filter_map(|(at, dot)| {
-                let memory = self.memories.get(at).filter(|m| view.set.contains(m.tool))?;
-                let words = dot / (square.sqrt() * memory.norm).max(f32::MIN_POSITIVE);
-                let like = (1.0 - settings.meaning) * words
-                    + settings.meaning * semantic::cosine(&meaning, &memory.meaning);
-                (like >= settings.likeness).then_some((like.min(1.0), memory))
+        let (norm, meaning) = (square.sqrt(), Table::shipped().embed(words));
+        let near = touched.into_iter().filter_map(|at| {
+            let memory = self.memories.get(at).filter(|m| view.set.contains(m.tool))?;
+            let words = dots.get(at)? / (norm * memory.norm).max(f32::MIN_POSITIVE);
+            let like = (1.0 - settings.meaning) * words
+                + settings.meaning * semantic::cosine(&meaning, &memory.meaning);
+            (like > settings.begins).then_some(Near {
+                like: like.min(1.0),
+                tool: memory.tool,
+                weight: memory.weight,
             })
-            .collect();
-        near.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.tool.cmp(&b.1.tool)));
-        let mut taken = 0.0;
-        near.retain(|_| {
-            taken += 1.0;
-            taken <= settings.neighbours
         });
-        tally(&near, settings.power)
+        tally(near.collect(), settings)
     }
 }
 
-/// From the nearest past searches to votes: a tool's share among them, as far as the nearest that led to it is like
-/// the question.
-fn tally(near: &[(f32, &Memory)], power: f32) -> Vec<(ToolNo, f32)> {
-    let part = |(like, memory): &(f32, &Memory)| memory.weight * like.powf(power);
-    let all: f32 = near.iter().map(part).sum();
-    let mut votes: Vec<(ToolNo, f32)> = Vec::new();
-    for entry in near {
-        let tool = entry.1.tool;
-        if votes.iter().any(|(t, _)| *t == tool) {
-            continue;
+/// From the nearest past searches to votes. Each says how sure it is that its tool is meant; several for one tool are
+/// taken together as independent witnesses are, so that many runs outvote a single one of another tool.
+fn tally(mut near: Vec<Near>, settings: &UsageWeights) -> Vec<(ToolNo, f32)> {
+    near.sort_unstable_by(|a, b| b.like.total_cmp(&a.like).then(a.tool.cmp(&b.tool)));
+    let mut doubts: Vec<(ToolNo, f32)> = Vec::new();
+    for (rank, Near { like, tool, weight }) in near.into_iter().enumerate() {
+        if count(rank) >= settings.neighbours {
+            break;
         }
-        let own = near.iter().filter(|e| e.1.tool == tool);
-        let share = own.clone().map(part).sum::<f32>() / all.max(f32::MIN_POSITIVE);
-        let best = own.map(|(like, memory)| like * memory.weight).fold(0.0, f32::max);
-        votes.push((tool, (share * best).clamp(0.0, 1.0)));
+        let reach = (settings.full - settings.begins).max(f32::MIN_POSITIVE);
+        let sure = ((like - settings.begins) / reach).min(1.0) * (1.0 - settings.same + settings.same * like);
+        let doubt = 1.0 - (sure * weight).clamp(0.0, 1.0);
+        match doubts.iter_mut().find(|(t, _)| *t == tool) {
+            Some((_, all)) => *all *= doubt,
+            None => doubts.push((tool, doubt)),
+        }
     }
-    votes.sort_unstable_by_key(|(tool, _)| *tool);
-    votes
+    doubts.sort_unstable_by_key(|(tool, _)| *tool);
+    doubts.into_iter().map(|(tool, doubt)| (tool, 1.0 - doubt)).collect()
 }
 
 fn stems(words: &[String], analyzer: &mut Analyzer) -> Vec<String> {
