@@ -6,6 +6,7 @@
 
 mod agents;
 mod answer;
+mod asked;
 mod ballot;
 mod builder;
 mod cases;
@@ -22,6 +23,8 @@ mod owned;
 mod principal;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod questions;
 mod roster;
 mod rule;
 mod set;

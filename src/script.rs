@@ -6,6 +6,7 @@
 //! [`EngineBuilder`] and name Rhai's types through the re-exports below.
 
 mod access;
+mod asked;
 mod compile;
 mod dialect;
 mod engine;
@@ -18,6 +19,7 @@ mod tests;
 pub mod value;
 
 pub use access::{Access, Step, Touches};
+pub use asked::Asking;
 pub use compile::{Function, Script};
 pub use dialect::{Dialect, Limits};
 pub use engine::{EngineBuilder, HostItem, HostKind, ScriptEngine};

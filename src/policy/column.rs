@@ -5,9 +5,11 @@
 //! whose values lead to a leaf has its answer without running anything; else the function runs once and the
 //! path it took is added.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use super::answer::{Outcome, Vote};
 use super::function::{PhaseFunction, Question};
@@ -20,6 +22,13 @@ use crate::json;
 
 /// Runs of one function for one caller: as many as the largest catalog has tools, should it read their ids.
 const RUNS_MAX: usize = 50_000;
+/// Attributes whose values are kept as numbers, per catalog: 40 KB each at 10,000 tools. Policies read some
+/// dozens; what they ask of a tool with the words of a caller would grow without end.
+const VALUES_KEPT: usize = 256;
+/// Values of an attribute whose edges stand in a row; most attributes are a yes or no.
+const EDGES_IN_ROW: usize = 8;
+/// No edge there.
+const NO_EDGE: u32 = u32::MAX;
 /// Wall time of one function over one catalog; what is left then counts as failed.
 const COLUMN_TIME: Duration = Duration::from_secs(2);
 
@@ -27,7 +36,13 @@ const COLUMN_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct ToolTable {
     pub(super) tools: Vec<Arc<ToolFacts>>,
-    values: RwLock<HashMap<ToolRead, Arc<[u32]>>>,
+    values: RwLock<Values>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    by_read: HashMap<ToolRead, Arc<[u32]>>,
+    order: VecDeque<ToolRead>,
 }
 
 impl ToolTable {
@@ -38,20 +53,32 @@ impl ToolTable {
 
     /// One number per tool: equal numbers are equal values.
     fn column(&self, read: &ToolRead) -> Arc<[u32]> {
-        if let Some(found) = self.values.read().unwrap_or_else(PoisonError::into_inner).get(read) {
-            return Arc::clone(found);
+        let known = |values: &Values| values.by_read.get(read).map(Arc::clone);
+        if let Some(found) = known(&self.values.read().unwrap_or_else(PoisonError::into_inner)) {
+            return found;
         }
         let mut numbers: HashMap<Vec<u8>, u32> = HashMap::new();
-        let column: Arc<[u32]> = self
-            .tools
-            .iter()
-            .map(|tool| {
-                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-                *numbers.entry(json::canonical(&read.value(tool))).or_insert(next)
-            })
-            .collect();
+        let number = |tool: &Arc<ToolFacts>| match read.value(tool) {
+            // The commonest by far. Other values begin at 2, so a fact that is both stays apart.
+            Value::Bool(yes) => u32::from(yes),
+            other => {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX).saturating_add(2);
+                *numbers.entry(json::canonical(&other)).or_insert(next)
+            }
+        };
+        let column: Arc<[u32]> = self.tools.iter().map(number).collect();
         let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(values.entry(read.clone()).or_insert(column))
+        if let Some(found) = known(&values) {
+            return found;
+        }
+        values.by_read.insert(read.clone(), Arc::clone(&column));
+        values.order.push_back(read.clone());
+        if values.order.len() > VALUES_KEPT
+            && let Some(oldest) = values.order.pop_front()
+        {
+            values.by_read.remove(&oldest);
+        }
+        column
     }
 }
 
@@ -75,8 +102,37 @@ impl Column {
 }
 
 enum Node {
-    Ask { column: Arc<[u32]>, edges: HashMap<u32, usize> },
+    Ask { column: Arc<[u32]>, edges: Edges },
     Leaf(u32),
+}
+
+/// From the value of an attribute to the next node.
+struct Edges {
+    row: [u32; EDGES_IN_ROW],
+    beyond: HashMap<u32, u32>,
+}
+
+impl Default for Edges {
+    fn default() -> Self {
+        Self { row: [NO_EDGE; EDGES_IN_ROW], beyond: HashMap::new() }
+    }
+}
+
+impl Edges {
+    fn get(&self, value: u32) -> Option<usize> {
+        let place = usize::try_from(value).ok().and_then(|at| self.row.get(at));
+        let node = place.or_else(|| self.beyond.get(&value)).filter(|node| **node != NO_EDGE)?;
+        usize::try_from(*node).ok()
+    }
+
+    fn insert(&mut self, value: u32, node: u32) {
+        match usize::try_from(value).ok().and_then(|at| self.row.get_mut(at)) {
+            Some(place) => *place = node,
+            None => {
+                self.beyond.insert(value, node);
+            }
+        }
+    }
 }
 
 /// A column, what it read of the caller, and whether it may be kept (one that ran out of time may not).
@@ -145,8 +201,8 @@ impl Filling<'_> {
             match self.nodes.get(at) {
                 Some(Node::Leaf(outcome)) => return *outcome,
                 Some(Node::Ask { column, edges }) => {
-                    match column.get(tool).and_then(|value| edges.get(value)) {
-                        Some(next) => at = *next,
+                    match column.get(tool).and_then(|value| edges.get(*value)) {
+                        Some(next) => at = next,
                         None => return self.run(tool),
                     }
                 }
@@ -201,13 +257,13 @@ impl Filling<'_> {
             let node = match at {
                 Some(node) => node,
                 None => {
-                    let ask = Node::Ask { column: self.table.column(read), edges: HashMap::new() };
+                    let ask = Node::Ask { column: self.table.column(read), edges: Edges::default() };
                     self.attach(slot, ask)
                 }
             };
             let Some(Node::Ask { column, edges }) = self.nodes.get(node) else { return };
             let Some(value) = column.get(tool).copied() else { return };
-            at = edges.get(&value).copied();
+            at = edges.get(value);
             slot = Some((node, value));
         }
         if at.is_none() {
@@ -221,7 +277,7 @@ impl Filling<'_> {
         if let Some((parent, value)) = slot
             && let Some(Node::Ask { edges, .. }) = self.nodes.get_mut(parent)
         {
-            edges.insert(value, index);
+            edges.insert(value, u32::try_from(index).unwrap_or(NO_EDGE));
         }
         index
     }

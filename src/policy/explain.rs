@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::answer::{Outcome, Vote};
+use super::asked::TextField;
 use super::ballot::Standing;
 use super::decision::{Decision, Reason, RuleRef};
 use super::principal::Principal;
@@ -74,8 +75,8 @@ impl PolicySet {
         }
         let question = self.question(who, Arc::new(ToolFacts::of(tool)), arguments);
         for read in [
-            ToolRead::Upstream,
-            ToolRead::Category,
+            ToolRead::Text(TextField::Upstream),
+            ToolRead::Text(TextField::Category),
             ToolRead::Tags,
             ToolRead::Effect,
             ToolRead::Tier,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::answer::{Answer, Outcome, Vote};
+use super::asked::Lazy;
 use super::decision::RuleRef;
 use super::owned::Ledger;
 use super::principal::Principal;
@@ -46,6 +47,8 @@ pub(super) struct PhaseFunction {
     pub(super) phase: Phase,
     pub(super) script: Script,
     pub(super) at: RuleRef,
+    /// Fields that the file only asks about.
+    pub(super) lazy: Lazy,
 }
 
 /// Finds the phases of a file and reports what would lie: a misspelt phase, wrong parameters, unknown fields.
@@ -53,12 +56,13 @@ pub(super) fn phases(script: &Script, diagnostics: &mut Diagnostics) -> Vec<Phas
     let file = script.file();
     let mut found = Vec::new();
     let called = script.touches();
+    let lazy = Lazy::of(script);
     for function in script.functions() {
         let phase = Phase::ALL.iter().find(|(_, name, _)| *name == function.name);
         match phase {
             Some((phase, _, parameters)) if parameters.len() == function.parameters.len() => {
                 let at = RuleRef { file: Arc::clone(&file.name), line: function.line };
-                found.push(PhaseFunction { phase: *phase, script: script.clone(), at });
+                found.push(PhaseFunction { phase: *phase, script: script.clone(), at, lazy });
                 check_fields(script, function, parameters, diagnostics);
             }
             Some((_, name, parameters)) => {
@@ -164,7 +168,7 @@ pub(super) struct Question {
 impl PhaseFunction {
     /// Runs it for one caller and one tool; never fails, a fault is a vote.
     pub(super) fn ask(&self, question: &Question) -> (Outcome, Arc<Log>) {
-        let log = Arc::new(Log::default());
+        let log = Log::new(self.lazy);
         let caller = CallerView {
             who: Arc::clone(&question.who),
             tiers: Arc::clone(&question.tiers),
@@ -257,7 +261,7 @@ impl PhaseFunction {
         tiers: &Arc<Tiers>,
         agent: &AgentFacts,
     ) -> (Outcome, Arc<Log>) {
-        let log = Arc::new(Log::default());
+        let log = Log::new(self.lazy);
         let caller = CallerView { who: Arc::clone(who), tiers: Arc::clone(tiers), log: Arc::clone(&log) };
         let answer =
             self.script.call(self.phase.name(), vec![Dynamic::from(caller), Dynamic::from(agent.clone())]);
@@ -266,7 +270,7 @@ impl PhaseFunction {
 
     /// Runs `redact`: names or JSON Pointers of fields to drop from the result.
     pub(super) fn ask_redact(&self, question: &Question) -> Result<Vec<Arc<str>>, Arc<str>> {
-        let log = Arc::new(Log::default());
+        let log = Log::new(self.lazy);
         let caller = CallerView {
             who: Arc::clone(&question.who),
             tiers: Arc::clone(&question.tiers),

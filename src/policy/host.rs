@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::asked::{self, TextField};
 use super::views::{
     AgentFacts, AnnotationsView, ArgumentsView, CallerRead, CallerView, ClaimsView, ClientView, FactsView,
     OwnershipView, ToolRead, ToolView,
@@ -45,6 +46,7 @@ fn register(e: &mut EngineBuilder) {
     tool_parts(e);
     arguments(e);
     agent(e);
+    asked::register(e);
     e.section("Helpers", "Functions on plain values.");
     e.function(
         "glob",
@@ -72,11 +74,17 @@ fn caller(e: &mut EngineBuilder) {
             e.field($name, concat!("caller.", $name), $doc, |c: &mut CallerView| c.read(CallerRead::$read));
         };
     }
-    field!("subject", Subject, "Its name: a key of `[callers]`, a token's subject, or `anonymous`.");
-    field!(
+    e.field(
+        "subject",
+        "caller.subject",
+        "Its name: a key of `[callers]`, a token's subject, or `anonymous`.",
+        CallerView::subject,
+    );
+    e.field(
         "scopes",
-        Scopes,
-        "The list of its scopes. To ask for one, `has_scope` is better: fewer callers differ in it."
+        "caller.scopes",
+        "The list of its scopes: `\"ops:read\" in caller.scopes`.",
+        CallerView::scopes,
     );
     field!("agent", Agent, "The agent it speaks as, or `()`.");
     field!("tier", Tier, "Its tier, or `()`. To compare, use `tier_at_least`.");
@@ -122,27 +130,18 @@ macro_rules! tool_field {
 
 fn tool(e: &mut EngineBuilder) {
     e.host_type::<ToolView>("Tool", "The tool in question.");
-    tool_field!(
-        e,
-        ToolView,
-        "id",
-        "tool.id",
-        Id,
-        "Its id. Every tool has another: prefer `tool.matches(pattern)` or tags."
-    );
-    tool_field!(e, ToolView, "name", "tool.name", Name, "Its name at the upstream.");
-    tool_field!(e, ToolView, "upstream", "tool.upstream", Upstream, "The upstream that runs it.");
-    tool_field!(e, ToolView, "category", "tool.category", Category, "Its category, or an empty text.");
-    tool_field!(e, ToolView, "tags", "tool.tags", Tags, "The list of its tags: `\"ci\" in tool.tags`.");
+    macro_rules! text {
+        ($name:literal, $field:ident, $doc:literal) => {
+            e.field($name, concat!("tool.", $name), $doc, |t: &mut ToolView| t.text(TextField::$field));
+        };
+    }
+    text!("id", Id, "Its id. For a pattern, `tool.matches(pattern)`.");
+    text!("name", Name, "Its name at the upstream.");
+    text!("upstream", Upstream, "The upstream that runs it.");
+    text!("category", Category, "Its category, or an empty text.");
+    e.field("tags", "tool.tags", "The list of its tags: `\"ci\" in tool.tags`.", ToolView::tags);
     tool_field!(e, ToolView, "tier", "tool.tier", Tier, "The tier it asks for, or `()`; docent enforces it.");
-    tool_field!(
-        e,
-        ToolView,
-        "scopes",
-        "tool.scopes",
-        Scopes,
-        "The scopes it asks for; docent enforces them."
-    );
+    e.field("scopes", "tool.scopes", "The scopes it asks for; docent enforces them.", ToolView::scopes);
     tool_field!(
         e,
         ToolView,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::asked::{Asked, Lazy, TextField};
 use super::glob;
 use super::owned::Ledger;
 use super::principal::Principal;
@@ -21,6 +22,7 @@ use crate::script::{Dynamic, HostResult, fault, value};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum CallerRead {
     Subject,
+    SubjectIs(Asked, Arc<str>),
     Scopes,
     HasScope(Arc<str>),
     Agent,
@@ -37,6 +39,7 @@ impl CallerRead {
         let text = |t: Option<&str>| t.map_or(Value::Null, Value::from);
         match self {
             Self::Subject => Value::from(&*who.subject),
+            Self::SubjectIs(asked, with) => Value::from(asked.of(&who.subject, with)),
             Self::Scopes => who.scopes.iter().map(|s| Value::from(s.as_str())).collect(),
             Self::HasScope(scope) => Value::from(who.has_scope(scope)),
             Self::Agent => text(who.agent.as_ref().map(AgentId::as_str)),
@@ -48,10 +51,19 @@ impl CallerRead {
         }
     }
 
-    /// Its name in an explanation.
+    /// What an explanation shows: of a question about a text, the text.
+    fn shown(&self) -> Self {
+        match self {
+            Self::SubjectIs(..) => Self::Subject,
+            read => read.clone(),
+        }
+    }
+
+    /// Its name: in an explanation, and in the key of a class.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Subject => "caller.subject".to_owned(),
+            Self::SubjectIs(asked, with) => format!("caller.subject {asked:?} {with}"),
             Self::Scopes => "caller.scopes".to_owned(),
             Self::HasScope(scope) => format!("caller.has_scope({scope})"),
             Self::Agent => "caller.agent".to_owned(),
@@ -67,13 +79,14 @@ impl CallerRead {
 /// Something of the tool that a function read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum ToolRead {
-    Id,
-    Name,
-    Upstream,
-    Category,
+    Text(TextField),
     Tags,
     HasTag(Arc<str>),
     Matches(Arc<str>),
+    /// Whether a text answers a question.
+    Is(TextField, Asked, Arc<str>),
+    /// Whether the tool asks for a scope.
+    HasScope(Arc<str>),
     ReadOnly,
     Destructive,
     OpenWorld,
@@ -91,13 +104,12 @@ impl ToolRead {
         let tool = &tool.0;
         let texts = |list: &[Arc<str>]| list.iter().map(|t| Value::from(&**t)).collect::<Value>();
         match self {
-            Self::Id => Value::from(tool.id.as_str()),
-            Self::Name => Value::from(&*tool.name),
-            Self::Upstream => Value::from(tool.upstream.as_str()),
-            Self::Category => Value::from(&*tool.category),
+            Self::Text(field) => Value::from(field.text(tool)),
             Self::Tags => texts(&tool.tags),
             Self::HasTag(tag) => Value::from(tool.tags.contains(tag)),
             Self::Matches(pattern) => Value::from(glob::matches(pattern, tool.id.as_str())),
+            Self::Is(field, asked, with) => Value::from(asked.of(field.text(tool), with)),
+            Self::HasScope(scope) => Value::from(tool.scopes.iter().any(|s| s.as_str() == &**scope)),
             Self::ReadOnly => Value::from(tool.annotations.is_read_only()),
             Self::Destructive => Value::from(tool.annotations.is_destructive()),
             Self::OpenWorld => Value::from(open_world(tool)),
@@ -110,12 +122,18 @@ impl ToolRead {
         }
     }
 
+    /// What an explanation shows: of a question about a text, the text.
+    fn shown(&self) -> Self {
+        match self {
+            Self::Is(field, ..) => Self::Text(*field),
+            Self::HasScope(_) => Self::Scopes,
+            read => read.clone(),
+        }
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Id => "tool.id".to_owned(),
-            Self::Name => "tool.name".to_owned(),
-            Self::Upstream => "tool.upstream".to_owned(),
-            Self::Category => "tool.category".to_owned(),
+            Self::Text(field) | Self::Is(field, ..) => format!("tool.{}", field.name()),
             Self::Tags => "tool.tags".to_owned(),
             Self::HasTag(tag) => format!("tool.has_tag({tag})"),
             Self::Matches(pattern) => format!("tool.matches({pattern})"),
@@ -124,7 +142,7 @@ impl ToolRead {
             Self::OpenWorld => "tool.annotations.open_world".to_owned(),
             Self::Idempotent => "tool.annotations.idempotent".to_owned(),
             Self::Tier => "tool.tier".to_owned(),
-            Self::Scopes => "tool.scopes".to_owned(),
+            Self::Scopes | Self::HasScope(_) => "tool.scopes".to_owned(),
             Self::Effect => "tool.effect".to_owned(),
             Self::Deprecated => "tool.deprecated".to_owned(),
             Self::Fact(name) => format!("tool.facts.{name}"),
@@ -158,6 +176,8 @@ impl ToolFacts {
 /// What one evaluation read.
 #[derive(Debug, Default)]
 pub(super) struct Log {
+    /// Which fields are answered question by question.
+    pub(super) lazy: Lazy,
     caller: Mutex<Vec<CallerRead>>,
     tool: Mutex<Vec<ToolRead>>,
     arguments: AtomicBool,
@@ -172,6 +192,10 @@ fn once<T: PartialEq>(list: &Mutex<Vec<T>>, read: T) {
 }
 
 impl Log {
+    pub(super) fn new(lazy: Lazy) -> Arc<Self> {
+        Arc::new(Self { lazy, ..Self::default() })
+    }
+
     pub(super) fn caller(&self, read: CallerRead) {
         once(&self.caller, read);
     }
@@ -323,10 +347,10 @@ pub(super) fn facts(
     tool: &ToolFacts,
     into: &mut BTreeMap<String, Value>,
 ) {
-    for read in log.caller_reads() {
+    for read in log.caller_reads().iter().map(CallerRead::shown) {
         into.insert(read.name(), read.value(who, tiers));
     }
-    for read in log.tool_reads() {
+    for read in log.tool_reads().iter().map(ToolRead::shown) {
         into.insert(read.name(), read.value(tool));
     }
 }

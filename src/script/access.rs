@@ -123,7 +123,7 @@ pub(super) fn accesses(ast: &AST) -> Vec<Access> {
 }
 
 /// Whether `expr` only continues the chain of its parent.
-fn is_tail(parent: Option<&ASTNode<'_>>, expr: &Expr) -> bool {
+pub(super) fn is_tail(parent: Option<&ASTNode<'_>>, expr: &Expr) -> bool {
     match parent {
         Some(ASTNode::Expr(Expr::Dot(b, flags, _) | Expr::Index(b, flags, _))) => {
             std::ptr::eq(&raw const b.rhs, expr) && !flags.contains(ASTFlags::BREAK)
@@ -132,7 +132,8 @@ fn is_tail(parent: Option<&ASTNode<'_>>, expr: &Expr) -> bool {
     }
 }
 
-fn chain(expr: &Expr) -> Access {
+/// The chain that begins at an expression.
+pub(super) fn chain(expr: &Expr) -> Access {
     let mut access = Access { root: String::new(), steps: Vec::new(), line: 0, column: 0 };
     let mut next: Option<(&Expr, &BinaryExpr, ASTFlags)> = None;
     if let Expr::Dot(binary, flags, _) | Expr::Index(binary, flags, _) = expr {

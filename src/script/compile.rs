@@ -1,5 +1,6 @@
 //! A compiled script and its calls.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use rhai::{AST, CallFnOptions, Scope};
 
 use super::access::{self, Access, Touches};
+use super::asked::{self, Asking};
 use super::error::{ErrorKind, ScriptError};
 use super::meter::Guard;
 use super::{Dynamic, ScriptEngine, stack};
@@ -77,6 +79,15 @@ impl Script {
     /// Every `variable.field…` chain inside one of its functions.
     pub fn accesses(&self, function: &Function) -> Vec<Access> {
         access::accesses(&self.only(function))
+    }
+
+    /// Of `properties`, those that the script never holds as values: every mention stands directly in one of
+    /// `questions`. Nothing where there are libraries: what they do with a value is not looked at.
+    pub fn only_asked(&self, properties: &[&'static str], questions: &[Asking]) -> BTreeSet<&'static str> {
+        if !self.0.engine.0.libraries.is_empty() {
+            return BTreeSet::new();
+        }
+        asked::only_asked(&self.0.ast, properties, questions)
     }
 
     /// What the script and the libraries mention of their data.

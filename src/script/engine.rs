@@ -124,6 +124,18 @@ impl EngineBuilder {
         }
     }
 
+    /// An overload of a function or operator of the language for a host type: nothing that is new to write,
+    /// and so not in the reference.
+    pub fn silent<A: 'static, const N: usize, const X: bool, R, const F: bool>(
+        &mut self,
+        name: &str,
+        function: impl RhaiNativeFunc<A, N, X, R, F> + Send + Sync + 'static,
+    ) where
+        R: Send + Sync + Clone + 'static,
+    {
+        self.engine.register_fn(name, function);
+    }
+
     /// A field of a type: `get` takes `&mut T`.
     pub fn field<A: 'static, const X: bool, R, const F: bool>(
         &mut self,
