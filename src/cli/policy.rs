@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 
 use super::open::{self, Reach};
 use super::{Context, Failure, call};
-use crate::id::{Scope, ToolId};
-use crate::policy::{Explanation, Principal, RuleRef};
+use crate::id::Scope;
+use crate::policy::{Explanation, Principal, RuleRef, Standing};
+use crate::snapshot::OfferedRow;
 
 /// Interrogates the policies.
 #[derive(Debug, Args)]
@@ -27,8 +28,8 @@ enum PolicyCommand {
 /// Tells the decision, the rule that made it, and what it read.
 #[derive(Debug, Args)]
 struct Explain {
-    /// The tool's id or name
-    tool: String,
+    /// The tool's id or name, the resource's address or the prompt's name
+    subject: String,
     /// The caller: a table of [callers]
     #[arg(long = "as", value_name = "CALLER")]
     caller: Option<String>,
@@ -40,7 +41,7 @@ struct Explain {
     json: bool,
 }
 
-/// Tells for every tool what every caller gets.
+/// Tells for every tool, resource and prompt what every caller gets.
 #[derive(Debug, Args)]
 struct Matrix {
     /// Print one row of decisions for each caller
@@ -64,24 +65,19 @@ impl Explain {
         let args = self.args.as_deref().map(call::arguments).transpose()?;
         let opened = open::open(context, Reach::Known)?;
         let who = opened.caller(self.caller.as_deref())?;
-        let snapshot = opened.snapshot();
-        let (no, tool) = snapshot
-            .catalog
-            .lookup(&self.tool)
-            .ok_or_else(|| Failure::failed(format_args!("there is no tool `{}`", self.tool)))?;
-        let explained = snapshot.policy.explain(&snapshot.catalog, &who, no, args.as_ref());
-        let explained =
-            explained.ok_or_else(|| Failure::failed(format_args!("there is no tool `{}`", self.tool)))?;
+        let none = || format!("there is no tool, resource or prompt `{}`", self.subject);
+        let explained = opened.snapshot().explain(&who, &self.subject, args.as_ref());
+        let explained = explained.ok_or_else(|| Failure::failed(format_args!("{}", none())))?;
         if self.json {
             return context.out.json(&explained);
         }
-        print(context, &who.subject, &tool.id, &explained)
+        print(context, &who.subject, &self.subject, &explained)
     }
 }
 
-fn print(context: &mut Context, who: &str, tool: &ToolId, told: &Explanation) -> Result<(), Failure> {
+fn print(context: &mut Context, who: &str, subject: &str, told: &Explanation) -> Result<(), Failure> {
     let hidden = if told.visible { "" } else { ", and it is hidden" };
-    context.out.line(format_args!("{who} → {tool}: {}{hidden}", told.decision))?;
+    context.out.line(format_args!("{who} → {subject}: {}{hidden}", told.decision))?;
     context.out.line(format_args!("  because {}", told.reason))?;
     context.out.line(format_args!("  rule: {}", place(&told.rule)))?;
     if !told.scopes.is_empty() {
@@ -115,23 +111,35 @@ impl Matrix {
         let opened = open::open(context, Reach::Known)?;
         let snapshot = opened.snapshot();
         let callers: Vec<(String, Principal)> = compare::callers(&snapshot.callers).into_iter().collect();
-        let rows = snapshot.policy.matrix(&snapshot.catalog, &callers);
+        let rows = snapshot.matrix(&callers);
         if self.json {
             return context.out.json(&rows);
         }
-        let width = snapshot.catalog.tools().iter().map(|t| t.id.as_str().len()).max().unwrap_or(0).min(48);
-        let names: Vec<&str> = rows.iter().map(|r| r.caller.as_str()).collect();
-        context.out.line(format_args!("{:width$}  {}", "", names.join("  ")))?;
+        let tools = snapshot.catalog.tools().iter().map(|t| t.id.as_str());
+        let resources = snapshot.offers.resources.iter().chain(&snapshot.offers.templates);
+        let resources: Vec<&str> = resources.map(|r| &*r.entry.uri).collect();
+        let prompts: Vec<&str> = snapshot.offers.prompts.iter().map(|p| &*p.entry.name).collect();
+        let names = tools.clone().chain(resources.iter().copied()).chain(prompts.iter().copied());
+        let width = names.map(str::len).max().unwrap_or(0).min(48);
+        let callers: Vec<&str> = rows.iter().map(|r| r.tools.caller.as_str()).collect();
+        context.out.line(format_args!("{:width$}  {}", "", callers.join("  ")))?;
+        let mut line = |name: &str, of: &dyn Fn(&OfferedRow) -> Option<Standing>| {
+            let cell = |row: &OfferedRow| {
+                let word = of(row).map(serde_json::to_value).and_then(Result::ok).unwrap_or_default();
+                let w = row.tools.caller.chars().count();
+                format!("{:w$}", word.as_str().unwrap_or("hidden"))
+            };
+            let cells: Vec<String> = rows.iter().map(cell).collect();
+            context.out.line(format_args!("{name:width$}  {}", cells.join("  ").trim_end()))
+        };
         for tool in snapshot.catalog.tools() {
-            let cells: Vec<String> = rows
-                .iter()
-                .map(|row| {
-                    let standing = row.tools.get(&tool.id).map(serde_json::to_value);
-                    let word = standing.and_then(Result::ok).unwrap_or_default();
-                    format!("{:w$}", word.as_str().unwrap_or("hidden"), w = row.caller.chars().count())
-                })
-                .collect();
-            context.out.line(format_args!("{:width$}  {}", tool.id.as_str(), cells.join("  ").trim_end()))?;
+            line(tool.id.as_str(), &|row| row.tools.tools.get(&tool.id).copied())?;
+        }
+        for uri in resources {
+            line(uri, &|row| row.resources.get(uri).copied())?;
+        }
+        for name in prompts {
+            line(name, &|row| row.prompts.get(name).copied())?;
         }
         Ok(())
     }

@@ -184,8 +184,9 @@ fn decisions(opened: &Opened, name: &str) -> Vec<(Verdict, Vec<String>)> {
     };
     let snapshot = opened.snapshot();
     let mut diagnostics = Diagnostics::default();
-    let outcomes =
-        snapshot.policy.run_cases(&SourceFile::new(name, text), &snapshot.catalog, &mut diagnostics);
+    let agents: Vec<_> = snapshot.settings.agents.iter().map(|(id, agent)| agent.facts(id)).collect();
+    let home = (&*snapshot.catalog, agents.as_slice());
+    let outcomes = snapshot.policy.run_cases(&SourceFile::new(name, text), home, &mut diagnostics);
     let broken = |d: &Diagnostic| Verdict { name: name.to_owned(), ok: false, diff: d.to_string() };
     let broken = diagnostics.0.iter().map(|d| (broken(d), Vec::new()));
     let ran = outcomes.into_iter().map(|o| (Verdict { name: o.name, ok: o.ok, diff: o.diff }, o.reached));

@@ -11,23 +11,23 @@ pub enum NoExplanation {
     /// `[callers]` has no such name.
     #[error("there is no such caller: name a table of [callers], or `anonymous`")]
     Caller,
-    /// The catalog has no such tool.
-    #[error("there is no such tool")]
-    Tool,
+    /// There is no such tool, resource or prompt.
+    #[error("there is no such tool, resource or prompt")]
+    Subject,
 }
 
 impl Gateway {
-    /// Why a call of a tool by a caller is decided as it is. For operators: it tells of hidden tools too.
+    /// Why a call of a tool, a read of a resource (by address) or the use of a prompt (by name) is decided as it is
+    /// for a caller. For operators: it tells of what is hidden too.
     pub fn explain_policy(
         &self,
         caller: &str,
-        tool: &str,
+        subject: &str,
         arguments: Option<&Object>,
     ) -> Result<Explanation, NoExplanation> {
         let snapshot = self.snapshot();
         let who = snapshot.callers.caller(caller).ok_or(NoExplanation::Caller)?;
-        let (no, _) = snapshot.catalog.lookup(tool).ok_or(NoExplanation::Tool)?;
-        snapshot.policy.explain(&snapshot.catalog, &who, no, arguments).ok_or(NoExplanation::Tool)
+        snapshot.explain(&who, subject, arguments).ok_or(NoExplanation::Subject)
     }
 
     /// What the candidate of `policies.shadow` would have decided otherwise since both sides are as they are.

@@ -105,7 +105,7 @@ impl PolicySet {
         counted(&self.ask_agents(Phase::AgentOpen, who, agent, complete))
     }
 
-    fn ask_agents(
+    pub(super) fn ask_agents(
         &self,
         phase: Phase,
         who: &Arc<Principal>,

@@ -1,14 +1,20 @@
 //! Cases: what a policy is expected to decide, as `policies/cases/*.yaml` writes it down.
 
+mod agents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use self::agents::AgentSketch;
 use super::coverage;
+use super::decision::Reason;
 use super::explain::ExplanationStep;
+use super::function::PhaseFunction;
 use super::principal::Principal;
 use super::set::PolicySet;
+use super::views::AgentFacts;
 use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolAnnotations};
 use crate::diagnostic::{Diagnostic, Diagnostics, SourceFile};
 use crate::id::{AgentId, Scope, ToolId, UpstreamId};
@@ -24,6 +30,8 @@ const COVERED_TOOLS_MAX: usize = 5_000;
 struct File {
     /// Tools that the cases speak of; without them the home's own.
     tools: Option<Vec<ToolSketch>>,
+    /// Agents that the cases speak of; without them the home's own.
+    agents: Option<Vec<AgentSketch>>,
     /// Callers by the name that cases use.
     #[serde(default)]
     callers: BTreeMap<String, CallerSketch>,
@@ -64,7 +72,8 @@ struct CallerSketch {
     claims: Object,
 }
 
-/// One case: a single decision (`tool`, `expect`), or a whole roster (`visible`, `callable`).
+/// One case: a decision on a tool (`tool`, `expect`) or an agent (`agent`, `expect`), what is dropped from a
+/// tool's results (`tool`, `redact`), or a whole roster (`visible`, `callable`, `agents`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -84,6 +93,50 @@ struct Case {
     visible: Option<BTreeSet<ToolId>>,
     /// Exactly the tools that it may call.
     callable: Option<BTreeSet<ToolId>>,
+    /// Exactly the fields that `redact` drops from the tool's results.
+    redact: Option<BTreeSet<String>>,
+    /// The agent in question.
+    agent: Option<AgentId>,
+    /// Exactly the agents that the caller sees.
+    agents: Option<BTreeSet<AgentId>>,
+}
+
+/// Where a case differs from what was found, one line each.
+#[derive(Debug, Default)]
+struct Differences(Vec<String>);
+
+impl Differences {
+    fn sets<T: Ord + std::fmt::Display>(&mut self, what: &str, expected: &BTreeSet<T>, found: &BTreeSet<T>) {
+        self.0.extend(expected.difference(found).map(|id| format!("- {what}: {id} is not")));
+        let more = found.difference(expected);
+        self.0.extend(more.map(|id| format!("+ {what}: {id} is, and is not expected")));
+    }
+
+    /// Compares one answer: the word, whether it is seen, the scopes of a challenge, the reason.
+    fn answer(
+        &mut self,
+        case: &Case,
+        place: &str,
+        (word, visible, scopes, reason): (&str, bool, &[Scope], &str),
+    ) {
+        let mut differs = |what: &str, expected: &str, got: &str| {
+            self.0.push(format!("- {what}: {expected}\n+ {what}: {got} ({place})"));
+        };
+        match &case.expect {
+            Some(expected) if expected != word => differs("expect", expected, word),
+            None if case.seen.is_none() && case.redact.is_none() => differs("expect", "(missing)", word),
+            _ => {}
+        }
+        if let Some(seen) = case.seen.filter(|s| *s != visible) {
+            differs("seen", &seen.to_string(), &visible.to_string());
+        }
+        if let Some(expected) = case.scopes.as_ref().filter(|s| **s != scopes) {
+            differs("scopes", &format!("{expected:?}"), &format!("{scopes:?}"));
+        }
+        if let Some(expected) = case.reason.as_ref().filter(|r| !reason.contains(r.as_str())) {
+            differs("reason", expected, reason);
+        }
+    }
 }
 
 /// What came of one case.
@@ -100,11 +153,11 @@ pub struct CaseOutcome {
 }
 
 impl PolicySet {
-    /// Runs a file of cases; `home` is the catalog for files without tools of their own.
+    /// Runs a file of cases; `home` are the tools and the agents for files without their own.
     pub fn run_cases(
         &self,
         file: &SourceFile,
-        home: &Catalog,
+        home: (&Catalog, &[AgentFacts]),
         diagnostics: &mut Diagnostics,
     ) -> Vec<CaseOutcome> {
         let parsed: File = match serde_saphyr::from_str(&file.text) {
@@ -115,7 +168,9 @@ impl PolicySet {
             }
         };
         let own = parsed.tools.map(|tools| sketched(tools, diagnostics));
-        let catalog = own.as_ref().unwrap_or(home);
+        let catalog = own.as_ref().unwrap_or(home.0);
+        let own = parsed.agents.map(|all| all.into_iter().map(AgentSketch::facts).collect::<Vec<_>>());
+        let agents = own.as_deref().unwrap_or(home.1);
         let callers: BTreeMap<String, Principal> = parsed
             .callers
             .into_iter()
@@ -127,7 +182,7 @@ impl PolicySet {
             .map(|case| {
                 let mut reached = Vec::new();
                 let diff = match callers.get(&case.caller) {
-                    Some(who) => self.check(case, catalog, who, &mut reached),
+                    Some(who) => self.check(case, (catalog, agents), who, &mut reached),
                     None => vec![format!("the file has no caller `{}` under `callers`", case.caller)],
                 };
                 let name = format!("{}: {}", file.name, case.name);
@@ -139,17 +194,20 @@ impl PolicySet {
     fn check(
         &self,
         case: &Case,
-        catalog: &Catalog,
+        (catalog, agents): (&Catalog, &[AgentFacts]),
         who: &Principal,
         reached: &mut Vec<String>,
     ) -> Vec<String> {
-        let mut diff = Vec::new();
-        if let Some(id) = &case.tool {
+        let mut diff = Differences(self.check_agents(case, agents, who, reached));
+        let is_roster = case.visible.is_some() || case.callable.is_some();
+        if case.tool.is_some() && case.agent.is_some() {
+            diff.0.push("a case is about a `tool` or about an `agent`: write two".to_owned());
+        } else if let Some(id) = &case.tool {
             self.check_tool(case, id, catalog, who, &mut diff, reached);
-        } else if case.visible.is_none() && case.callable.is_none() {
-            diff.push("a case needs `tool`, `visible` or `callable`".to_owned());
+        } else if !is_roster && case.agent.is_none() && case.agents.is_none() {
+            diff.0.push("a case needs `tool`, `agent`, `visible`, `callable` or `agents`".to_owned());
         }
-        if case.visible.is_some() || case.callable.is_some() {
+        if is_roster {
             // A whole roster looks at every tool.
             let all = catalog.iter().take(COVERED_TOOLS_MAX);
             let told = all.filter_map(|(no, _)| self.explain(catalog, who, no, case.args.as_ref()));
@@ -162,14 +220,10 @@ impl PolicySet {
             [("visible", &case.visible, &roster.visible), ("callable", &case.callable, &roster.callable)]
         {
             let Some(expected) = expected else { continue };
-            let found: BTreeSet<ToolId> =
-                found.iter().filter_map(|no| catalog.get(no)).map(|t| t.id.clone()).collect();
-            diff.extend(expected.difference(&found).map(|id| format!("- {what}: {id} is not")));
-            diff.extend(
-                found.difference(expected).map(|id| format!("+ {what}: {id} is, and is not expected")),
-            );
+            let found = found.iter().filter_map(|no| catalog.get(no)).map(|t| t.id.clone());
+            diff.sets(what, expected, &found.collect());
         }
-        diff
+        diff.0
     }
 
     fn check_tool(
@@ -178,36 +232,30 @@ impl PolicySet {
         id: &str,
         catalog: &Catalog,
         who: &Principal,
-        diff: &mut Vec<String>,
+        diff: &mut Differences,
         reached: &mut Vec<String>,
     ) {
-        let explained =
-            catalog.lookup(id).and_then(|(no, _)| self.explain(catalog, who, no, case.args.as_ref()));
-        let Some(found) = explained else {
-            diff.push(format!("there is no tool `{id}`"));
+        let found = catalog
+            .lookup(id)
+            .and_then(|(no, tool)| Some((tool, self.explain(catalog, who, no, case.args.as_ref())?)));
+        let Some((tool, found)) = found else {
+            diff.0.push(format!("there is no tool `{id}`"));
             return;
         };
         reached.extend(found.steps.iter().filter_map(spoke));
         let place = match &*found.rule.file {
-            "" => "by default".to_owned(),
-            _ => format!("at {}", found.rule),
+            "" => format!("by default: {}", found.reason),
+            _ => format!("at {}: {}", found.rule, found.reason),
         };
-        let mut differs = |what: &str, expected: &str, got: &str| {
-            diff.push(format!("- {what}: {expected}\n+ {what}: {got} ({place}: {})", found.reason));
-        };
-        match &case.expect {
-            Some(expected) if expected != found.decision => differs("expect", expected, found.decision),
-            None if case.seen.is_none() => differs("expect", "(missing)", found.decision),
-            _ => {}
-        }
-        if let Some(seen) = case.seen.filter(|s| *s != found.visible) {
-            differs("seen", &seen.to_string(), &found.visible.to_string());
-        }
-        if let Some(scopes) = case.scopes.as_ref().filter(|s| **s != found.scopes) {
-            differs("scopes", &format!("{scopes:?}"), &format!("{:?}", found.scopes));
-        }
-        if let Some(reason) = case.reason.as_ref().filter(|r| !found.reason.contains(r.as_str())) {
-            differs("reason", reason, &found.reason);
+        diff.answer(case, &place, (found.decision, found.visible, &found.scopes, &found.reason));
+        let Some(expected) = &case.redact else { return };
+        let mut said = |f: &PhaseFunction| reached.push(coverage::function(&f.at.file, f.phase.name()));
+        match self.redactions_by(who, tool, &mut said) {
+            Ok(fields) => diff.sets("redact", expected, &fields.iter().map(ToString::to_string).collect()),
+            Err(Reason::PolicyFault(text)) => {
+                diff.0.push(format!("- redact: a policy failed, so no result is shown: {text}"));
+            }
+            Err(_) => diff.0.push("- redact: no result is shown".to_owned()),
         }
     }
 }

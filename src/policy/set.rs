@@ -272,13 +272,27 @@ impl PolicySet {
     /// Fields that the `redact` functions drop from a result of this tool for this caller: names or JSON
     /// Pointers. An error means that one failed: the result must not be shown.
     pub fn redactions(&self, who: &Principal, tool: &Tool) -> Result<Vec<Arc<str>>, Reason> {
+        self.redactions_by(who, tool, &mut |_| {})
+    }
+
+    /// The same; `said` is told of each function that names a field.
+    pub(super) fn redactions_by(
+        &self,
+        who: &Principal,
+        tool: &Tool,
+        said: &mut dyn FnMut(&PhaseFunction),
+    ) -> Result<Vec<Arc<str>>, Reason> {
         if self.0.phase(Phase::Redact).next().is_none() {
             return Ok(Vec::new());
         }
         let question = self.question(who, Arc::new(ToolFacts::of(tool)), None);
         let mut all = Vec::new();
         for function in self.0.phase(Phase::Redact) {
-            all.extend(function.ask_redact(&question).map_err(Reason::PolicyFault)?);
+            let fields = function.ask_redact(&question).map_err(Reason::PolicyFault)?;
+            if !fields.is_empty() {
+                said(function);
+            }
+            all.extend(fields);
         }
         all.sort_unstable();
         all.dedup();

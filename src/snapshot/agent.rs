@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::DiscoveryMode;
+use crate::id::AgentId;
+use crate::policy::{AgentFacts, DiscoveryMode};
 
 /// Bytes of an agent's description at most: a host reads every card of the roster to choose one.
 const DESCRIPTION_BYTES_MAX: usize = 4 * 1024;
@@ -69,6 +70,17 @@ impl AgentSettings {
     pub const TOOLS_MAX: usize = 1_000;
     /// How long a host may keep an agent's card at most: a day, so that a withdrawn agent disappears.
     pub const TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+    /// What policies see of it.
+    pub fn facts(&self, id: &AgentId) -> AgentFacts {
+        let texts = |list: &[String]| list.iter().map(|t| Arc::from(t.as_str())).collect();
+        AgentFacts {
+            id: id.clone(),
+            description: Arc::clone(&self.description),
+            capabilities: texts(&self.capabilities),
+            tools: texts(&self.tools),
+        }
+    }
 
     /// What is too large or malformed: the key and what is allowed, one per key.
     pub fn problems(&self) -> Vec<(&'static str, String)> {

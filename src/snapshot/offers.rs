@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::catalog::{
     Catalog, CatalogBuilder, PromptEntry, ResourceEntry, Tool, UriTemplate, Variables, of_upstream, wire_name,
@@ -14,7 +15,7 @@ use crate::catalog::{
 use crate::cursor::{Digest, Parts};
 use crate::diagnostic::{Diagnostics, Severity};
 use crate::id::{ToolId, ToolNo, UpstreamId};
-use crate::json;
+use crate::json::{self, Object};
 use crate::projection::Template;
 use crate::upstream::config::{
     BackingCall, OfferAccess, PROMPT_TAG, PromptConfig, PromptPart, RESOURCE_TAG, ResourceConfig,
@@ -134,10 +135,30 @@ impl Offers {
         (!origin.is_empty()).then_some(Found::Unlisted(id, *subject, origin))
     }
 
+    /// What policies decide on where a name is that of an offer and of no tool: the address of a resource or the
+    /// name of a prompt. The arguments are what policies see of a read; a tool behind a resource gets its own.
+    pub fn subject(&self, name: &str) -> Option<(Subject, Option<Object>)> {
+        if let Some(prompt) = self.prompt(name) {
+            return Some((Subject::Own(prompt.subject), None));
+        }
+        Some(match self.find(name)? {
+            Found::Resource(Resource { subject: Subject::Tool(no), .. }, _) => (Subject::Tool(*no), None),
+            Found::Resource(resource, variables) => (resource.subject, Some(described(name, &variables))),
+            Found::Unlisted(_, no, _) => (Subject::Own(no), Some(described(name, &Variables::new()))),
+        })
+    }
+
     /// A prompt by its name on the wire or by its id.
     pub fn prompt(&self, name: &str) -> Option<&Prompt> {
         self.prompts.iter().find(|p| &*p.entry.name == name || p.id.as_str() == name)
     }
+}
+
+/// What a policy that looks at arguments sees of a read.
+pub fn described(uri: &str, variables: &Variables) -> Object {
+    let mut out: Object = variables.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
+    out.insert("uri".to_owned(), Value::from(uri));
+    out
 }
 
 /// Collects offers while their subjects have no numbers yet.

@@ -23,6 +23,7 @@ mod confirm;
 mod discovery;
 mod docs;
 mod docs_facts;
+mod entry_points;
 mod faults;
 mod files;
 mod init;

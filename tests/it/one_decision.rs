@@ -84,15 +84,34 @@ fn listings() -> Vec<(&'static str, Value)> {
 }
 
 /// One way to the server.
-trait Way {
+pub(crate) trait Way {
     fn name(&self) -> &'static str;
     /// Everything that a client can see of the answer, but its date and what names the request itself.
     fn ask(&mut self, method: &str, params: Value) -> String;
 }
 
-struct Http {
-    url: String,
-    session: Option<String>,
+pub(crate) struct Http {
+    pub(crate) url: String,
+    pub(crate) session: Option<String>,
+    pub(crate) token: Option<&'static str>,
+}
+
+impl Http {
+    /// The stateless wire, and a session of the same caller.
+    pub(crate) fn both(url: &str, token: Option<&'static str>) -> [Self; 2] {
+        let mut stateless = Self { url: url.to_owned(), session: None, token };
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}});
+        let (_, head, _) = stateless.post(Vec::new(), &request(0, "initialize", hello));
+        let session = Self { url: url.to_owned(), session: header(&head, "mcp-session-id"), token };
+        assert!(session.session.is_some(), "{head}");
+        [stateless, session]
+    }
+
+    fn post(&mut self, mut headers: Vec<(&str, &str)>, message: &Value) -> (u16, String, Value) {
+        let bearer = self.token.map(|token| format!("Bearer {token}"));
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        rpc(&self.url, &headers, message)
+    }
 }
 
 impl Way for Http {
@@ -101,22 +120,25 @@ impl Way for Http {
     }
 
     fn ask(&mut self, method: &str, params: Value) -> String {
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
-        let (status, head, answer) = match &self.session {
-            Some(id) => rpc(&self.url, &[("mcp-session-id", id)], &request(1, method, params)),
+        let named = ["name", "uri", "taskId"].into_iter().find_map(|key| params[key].as_str());
+        let name = named.unwrap_or_default().to_owned();
+        let (status, head, answer) = match self.session.clone() {
+            Some(id) => self.post(vec![("mcp-session-id", &id)], &request(1, method, params)),
             None => {
                 let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
-                if method == "tools/call" {
+                if matches!(method, "tools/call" | "prompts/get" | "resources/read")
+                    || method.starts_with("tasks/")
+                {
                     headers.push(("mcp-name", &name));
                 }
-                rpc(&self.url, &headers, &request(1, method, with_meta(params)))
+                self.post(headers, &request(1, method, with_meta(params)))
             }
         };
         format!("{status}\n{:?}\n{answer}", without_date(&head))
     }
 }
 
-struct Pipe {
+pub(crate) struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -125,9 +147,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn open(home: &TestHome, stateless: bool) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let mut child = pipe(home.path(), data.path(), Some("anonymous"));
+    pub(crate) fn open(home: &TestHome, caller: &str, data: tempfile::TempDir, stateless: bool) -> Self {
+        let mut child = pipe(home.path(), data.path(), Some(caller));
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut pipe = Self { child, stdin, lines, stateless, _data: data };
@@ -161,7 +182,7 @@ impl Drop for Pipe {
 }
 
 /// Without what differs between any two requests: the correlation id.
-fn comparable(answer: &str) -> String {
+pub(crate) fn comparable(answer: &str) -> String {
     let mut out = String::new();
     let mut rest = answer;
     while let Some((before, after)) = rest.split_once("correlation_id") {
@@ -175,17 +196,13 @@ fn comparable(answer: &str) -> String {
 fn a_hidden_or_denied_target_is_one_that_never_was_from_every_entry_point() {
     let home = home();
     let server = TestServer::start(home.path(), &[]);
-    let hello = request(
-        0,
-        "initialize",
-        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}}),
-    );
-    let session = header(&rpc(&server.url, &[], &hello).1, "mcp-session-id");
+    let temporary = || tempfile::tempdir().unwrap();
+    let [stateless, session] = Http::both(&server.url, None);
     let mut ways: Vec<Box<dyn Way>> = vec![
-        Box::new(Http { url: server.url.clone(), session: None }),
-        Box::new(Http { url: server.url.clone(), session }),
-        Box::new(Pipe::open(&home, false)),
-        Box::new(Pipe::open(&home, true)),
+        Box::new(stateless),
+        Box::new(session),
+        Box::new(Pipe::open(&home, "anonymous", temporary(), false)),
+        Box::new(Pipe::open(&home, "anonymous", temporary(), true)),
     ];
     for way in &mut ways {
         let name = way.name();

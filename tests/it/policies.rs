@@ -33,7 +33,7 @@ fn the_shipped_cases_hold_and_reach_every_rule() {
     let (set, mut diagnostics) = (shipped(), Diagnostics::default());
     let outcomes: Vec<_> = files("policies/cases", ".yaml")
         .iter()
-        .flat_map(|file| set.run_cases(file, &Catalog::default(), &mut diagnostics))
+        .flat_map(|file| set.run_cases(file, (&Catalog::default(), &[]), &mut diagnostics))
         .collect();
     assert_eq!(diagnostics.to_string(), "");
     assert!(outcomes.len() >= 8);
@@ -53,7 +53,7 @@ fn a_case_that_fails_says_what_was_decided_and_where() {
         "tools: [{ id: a.b, read_only: true }]\ncallers: { v: {} }\ncases:\n  - { name: wrong, caller: v, tool: a.b, expect: deny }\n  - { name: roster, caller: v, visible: [] }\n  - { name: stray, caller: w, tool: a.b, expect: deny }\n",
     );
     let mut diagnostics = Diagnostics::default();
-    let outcomes = shipped().run_cases(&file, &Catalog::default(), &mut diagnostics);
+    let outcomes = shipped().run_cases(&file, (&Catalog::default(), &[]), &mut diagnostics);
     let diffs: Vec<&str> = outcomes.iter().map(|o| o.diff.as_str()).collect();
     assert_eq!(outcomes.iter().map(|o| o.ok).collect::<Vec<_>>(), [false, false, false]);
     assert!(
@@ -64,7 +64,7 @@ fn a_case_that_fails_says_what_was_decided_and_where() {
     assert_eq!(diffs[1], "+ visible: a.b is, and is not expected");
     assert!(diffs[2].contains("no caller `w`"));
     let file = SourceFile::new("policies/cases/y.yaml", "cases:\n  - { name: x, caller: v, tol: a.b }\n");
-    assert!(shipped().run_cases(&file, &Catalog::default(), &mut diagnostics).is_empty());
+    assert!(shipped().run_cases(&file, (&Catalog::default(), &[]), &mut diagnostics).is_empty());
     let told = diagnostics.to_string();
     assert!(told.starts_with("policies/cases/y.yaml:2:") && told.contains("tol"), "{told}");
 }

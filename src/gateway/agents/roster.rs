@@ -40,15 +40,8 @@ pub(super) struct Agent {
 
 impl Agent {
     fn of(snapshot: &Snapshot, id: &AgentId, settings: &Arc<AgentSettings>) -> Self {
-        let texts = |list: &[String]| list.iter().map(|t| Arc::from(t.as_str())).collect();
-        let facts = AgentFacts {
-            id: id.clone(),
-            description: Arc::clone(&settings.description),
-            capabilities: texts(&settings.capabilities),
-            tools: texts(&settings.tools),
-        };
         let mut agent = Self {
-            facts,
+            facts: settings.facts(id),
             settings: Arc::clone(settings),
             tools: Vec::new(),
             unknown: unknown(snapshot, settings),

@@ -19,7 +19,7 @@ use crate::limits;
 use crate::media;
 use crate::policy::Permit;
 use crate::secret;
-use crate::snapshot::{Found, Resource, Source, Subject};
+use crate::snapshot::{Found, Resource, Source, Subject, described};
 use crate::upstream::config::BackingCall;
 use crate::upstream::{ErrorSource, OfferAsk, OfferCall, UpstreamConfig};
 
@@ -75,6 +75,10 @@ impl Gateway {
             match view.offers().find(uri) {
                 Some(Found::Resource(resource, variables)) => {
                     self.read_found(ctx, view, resource, (uri, variables)).await
+                }
+                // An upstream of which the caller may read nothing is one that is not there.
+                Some(Found::Unlisted(_, subject, _)) if !view.shows(Subject::Own(subject)) => {
+                    OfferAnswer::NotFound
                 }
                 Some(Found::Unlisted(upstream, subject, origin)) => {
                     let arguments = described(uri, &Variables::new());
@@ -251,13 +255,6 @@ fn still_running(job: &JobView) -> ToolError {
         &*job.id
     );
     ToolError::new(ErrorCode::UpstreamTimeout, message).details(json!({ "job_id": &*job.id }))
-}
-
-/// What a policy that looks at arguments sees of a read.
-fn described(uri: &str, variables: &Variables) -> Object {
-    let mut out: Object = variables.iter().map(|(k, v)| (k.clone(), Value::from(v.as_str()))).collect();
-    out.insert("uri".to_owned(), Value::from(uri));
-    out
 }
 
 /// Bytes as text where their type says so and they are, else as base64.
