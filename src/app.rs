@@ -77,6 +77,9 @@ impl App {
         if let Err(error) = app.gateway.restore_agents().await {
             tracing::error!(error = %error, "the agents that were published before are not there");
         }
+        if let Err(error) = app.gateway.restore_owned().await {
+            tracing::error!(error = %error, "what callers created before is not known: policies that ask refuse");
+        }
         Ok(Arc::new(app))
     }
 

@@ -20,6 +20,7 @@ mod jobs;
 mod list;
 mod meta;
 mod offers;
+mod owned;
 mod record;
 mod redact;
 mod references;

@@ -9,10 +9,12 @@
 //! inside a transaction, runs off the async workers, and what it returns is handed back after the commit.
 
 mod agents;
+pub mod confirmations;
 pub mod files;
 mod instances;
 pub mod jobs;
 mod open;
+pub mod owned;
 pub mod results;
 pub mod usage;
 mod writer;
@@ -39,8 +41,15 @@ const BUSY: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The subjects, in the order of their migrations. A new one is added at the end.
-const FAMILIES: &[&Family] =
-    &[&jobs::FAMILY, &results::FAMILY, &agents::FAMILY, &files::FAMILY, &usage::FAMILY];
+const FAMILIES: &[&Family] = &[
+    &jobs::FAMILY,
+    &results::FAMILY,
+    &agents::FAMILY,
+    &files::FAMILY,
+    &usage::FAMILY,
+    &confirmations::FAMILY,
+    &owned::FAMILY,
+];
 
 /// The tables of one subject.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use crate::json::{JsonText, Object, cut};
 use crate::limits::{CALL_WAIT, TASK_WAIT};
 use crate::policy::{Decision, Permit, Reason};
 use crate::projection::{Fields, Projection, Shaped};
-use crate::snapshot::{MetaTool, Snapshot};
+use crate::snapshot::MetaTool;
 
 use super::file_arguments::FileArgument;
 use super::invoke::Decided;
@@ -83,7 +83,7 @@ impl Gateway {
             shadow.observe(view.catalog(), &ctx.principal, no, &call.arguments, (&decision, at));
         }
         let (permit, confirmed) =
-            match self.permitted(ctx, view, (no, tool), (&mut call, &files), &place, decision) {
+            match self.permitted(ctx, view, (no, tool), (&mut call, &files), &place, decision).await {
                 Ok(permitted) => permitted,
                 Err(answer) => return record.refused(*answer),
             };
@@ -132,7 +132,7 @@ impl Gateway {
 
     /// The permit that a decision is or comes to, with the `_meta` of the confirmation behind it; else what its
     /// caller is told.
-    fn permitted(
+    async fn permitted(
         &self,
         ctx: &RequestContext,
         view: &View,
@@ -148,8 +148,10 @@ impl Gateway {
         match decision {
             Decision::Permit(permit) => Ok((permit, None)),
             Decision::Confirm(asked) => {
+                // Boxed: most calls need no confirmation and need not carry its state.
                 let confirmed =
-                    self.confirmed(ctx, view, (no, tool), call, (&asked, place.is_outermost()))?;
+                    Box::pin(self.confirmed(ctx, view, (no, tool), call, (&asked, place.is_outermost())));
+                let confirmed = confirmed.await?;
                 place.asked().confirmed.store(confirmed.by_client, Ordering::Relaxed);
                 Ok((confirmed.permit, confirmed.meta))
             }
@@ -342,21 +344,6 @@ fn in_envelope(projection: &Projection, error: ToolError, ctx: &RequestContext) 
         })),
         None => error.into(),
     }
-}
-
-/// Notes what a successful call created as its caller's own, where the pack says where the id stands.
-pub(super) fn note_created(ctx: &RequestContext, snapshot: &Snapshot, no: ToolNo, result: &ToolResult) {
-    let Some(creates) = snapshot.plan(no).and_then(|plan| plan.hints.creates.as_ref()) else { return };
-    let Some(structured) = result.structured.as_ref().filter(|_| !result.is_error) else { return };
-    let value = structured.value();
-    // Of a tool without a form of its own the pointer may be one into the upstream's answer, too.
-    let inside = || value.get("data").filter(|_| result.is_plain)?.pointer(&creates.id);
-    let id = match value.pointer(&creates.id).or_else(inside) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ => return,
-    };
-    snapshot.policy.ledger().created(&ctx.principal.subject, &creates.kind, &id);
 }
 
 /// Adds members to the `_meta` of a result.

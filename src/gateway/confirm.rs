@@ -19,6 +19,7 @@ use crate::catalog::Tool;
 use crate::id::ToolNo;
 use crate::json::{self, Object};
 use crate::policy::{Confirmation, Decision, Permit};
+use crate::store::StoreError;
 
 use super::ask::{STATE_TTL_MS, binding, was_confirmed};
 use super::view::View;
@@ -40,7 +41,7 @@ pub(super) struct Confirmed {
 
 impl Gateway {
     /// Settles a call that needs a confirmation: there is one, or the answer says how to get it.
-    pub(super) fn confirmed(
+    pub(super) async fn confirmed(
         &self,
         ctx: &RequestContext,
         view: &View,
@@ -51,7 +52,11 @@ impl Gateway {
         let asked = self.asked(ctx, tool, call, confirmation);
         let mut decayed = None;
         let mut by_client = false;
-        let meta = match self.confirmations().cover(&asked) {
+        let kept = |e: StoreError| {
+            tracing::error!(tool.id = %tool.id, error = %e, "confirmations cannot be read or kept");
+            boxed(failure::internal())
+        };
+        let meta = match self.confirmations().cover(self.store(), &asked).await.map_err(kept)? {
             Cover::Granted { expires_in, idle_in } => Some(json!({ "dev.docent/grant": {
                 "tool": tool.id,
                 "expires_in_seconds": expires_in,
@@ -64,11 +69,11 @@ impl Gateway {
                     decayed = Some(why);
                 }
                 if !(may_ask && confirmation.by_client && ctx.negotiated.elicitation) {
-                    let waiting = self.confirmations().ask(&asked);
+                    let waiting = self.confirmations().ask(self.store(), &asked).await.map_err(kept)?;
                     let waits = failure::confirmation_waits(&tool.wire_name, confirmation, &waiting, decayed);
                     return Err(boxed(waits));
                 }
-                self.clients_word(ctx, view, tool, (&call.arguments, &asked))?;
+                self.clients_word(ctx, view, tool, (&call.arguments, &asked)).await?;
                 by_client = true;
                 None
             }
@@ -99,7 +104,7 @@ impl Gateway {
     }
 
     /// The client's own answer: yes, or what to tell the client instead.
-    fn clients_word(
+    async fn clients_word(
         &self,
         ctx: &RequestContext,
         view: &View,
@@ -126,7 +131,7 @@ impl Gateway {
         let Ok(position) = key.open(&binding, token) else { return Err(Box::new(CallAnswer::BadState)) };
         let action = reply.responses.get(KEY).and_then(|r| r.get("action")).and_then(Value::as_str);
         match action {
-            Some("accept") if self.confirmations().spend(position, asked.now_ms) => {
+            Some("accept") if self.spend(position, asked.now_ms).await => {
                 tracing::info!(
                     tool.id = %tool.id,
                     principal.id = %asked.caller,
@@ -141,19 +146,27 @@ impl Gateway {
         }
     }
 
+    /// Uses up an answer. One that cannot be noted as used is none.
+    async fn spend(&self, position: u64, now_ms: u64) -> bool {
+        self.store().spend(position, now_ms).await.unwrap_or_else(|error| {
+            tracing::error!(error = %error, "an answer cannot be noted as used");
+            false
+        })
+    }
+
     /// What waits for an operator, and the grants that hold.
-    pub fn confirmations_overview(&self) -> (Vec<PendingView>, Vec<GrantView>) {
-        self.confirmations().list(self.clock().unix_ms())
+    pub async fn confirmations_overview(&self) -> Result<(Vec<PendingView>, Vec<GrantView>), SettleError> {
+        Book::list(self.store(), self.clock().unix_ms()).await
     }
 
     /// An operator's answer to a question. Nobody answers its own.
-    pub fn settle_confirmation(&self, id: &str, by: &Arc<str>, verdict: Verdict) -> Result<(), SettleError> {
-        self.confirmations().settle(id, by, verdict, self.clock().unix_ms())
+    pub async fn settle_confirmation(&self, id: &str, by: &str, verdict: Verdict) -> Result<(), SettleError> {
+        Book::settle(self.store(), id, by, verdict, self.clock().unix_ms()).await
     }
 
     /// Ends a grant before its time.
-    pub fn revoke_grant(&self, id: &str) -> Result<(), SettleError> {
-        self.confirmations().revoke(id)
+    pub async fn revoke_grant(&self, id: &str) -> Result<(), SettleError> {
+        Book::revoke(self.store(), id).await
     }
 }
 

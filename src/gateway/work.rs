@@ -19,7 +19,7 @@ use crate::json::{self, JsonText, Object};
 use crate::limits::{JOB_ANSWER_TIME, REJOIN_TIME, REPLAY_WINDOW};
 use crate::upstream::ProgressSink;
 
-use super::call::{add_meta, note_created};
+use super::call::add_meta;
 use super::failure;
 use super::invoke::{Decided, failed};
 use super::record::Record;
@@ -92,7 +92,7 @@ impl Work {
         };
         let Decided { snapshot, ctx, tool, withheld, job, .. } = &decided;
         if let ToolOutcome::Completed(result) = &mut shaped.outcome {
-            note_created(ctx, snapshot, no, result);
+            gateway.note_created(ctx, snapshot, no, result).await;
             gateway.withhold(tool, result, withheld);
             add_meta(result, confirmed);
         }

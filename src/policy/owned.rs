@@ -1,7 +1,7 @@
 //! What callers' own successful calls created: the ground of `owns(kind, id)`.
 //!
-//! A ledger in memory, bounded per caller. After a restart nobody owns anything, so a policy that asks for
-//! ownership refuses rather than guesses.
+//! A ledger in memory, bounded per caller; what is kept over a restart is put in again at the start. What is not
+//! known is nobody's, so a policy that asks for ownership refuses rather than guesses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,10 +28,10 @@ struct Owned {
 pub struct Ledger(RwLock<(u64, HashMap<Arc<str>, Owned>)>);
 
 impl Ledger {
-    /// Notes that a caller created a thing.
-    pub fn created(&self, caller: &Arc<str>, kind: &str, id: &str) {
+    /// Notes that a caller created a thing; whether it is one that can be owned.
+    pub fn created(&self, caller: &Arc<str>, kind: &str, id: &str) -> bool {
         if id.is_empty() || id.len() > ID_BYTES_MAX {
-            return;
+            return false;
         }
         let mut ledger = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let (count, callers) = &mut *ledger;
@@ -51,6 +51,7 @@ impl Ledger {
         {
             owned.things.remove(&oldest);
         }
+        true
     }
 
     /// Whether a caller created a thing.

@@ -19,8 +19,11 @@ pub(in super::super) async fn list_confirmations(
     request: Request,
 ) -> Answer {
     let (parts, _) = request.into_parts();
-    let (pending, grants) = admit(&server, &parts).await?.gateway.confirmations_overview();
-    Ok(json_value(200, &json!({ "pending": pending, "grants": grants })))
+    let admitted = admit(&server, &parts).await?;
+    match admitted.gateway.confirmations_overview().await {
+        Ok((pending, grants)) => Ok(json_value(200, &json!({ "pending": pending, "grants": grants }))),
+        Err(error) => Ok(settled(Err(error))),
+    }
 }
 
 /// `POST /api/v1/confirmations/{id}/{verdict}`: `approve` or `deny`. An approval holds for the caller and the tool
@@ -44,7 +47,7 @@ pub(in super::super) async fn settle_confirmation(
             return Err(failure(404, &error).into());
         }
     };
-    Ok(settled(admitted.gateway.settle_confirmation(&id, &admitted.who.subject, verdict)))
+    Ok(settled(admitted.gateway.settle_confirmation(&id, &admitted.who.subject, verdict).await))
 }
 
 /// `DELETE /api/v1/grants/{id}`: ends a grant before its time.
@@ -54,7 +57,7 @@ pub(in super::super) async fn revoke_grant(
     request: Request,
 ) -> Answer {
     let (parts, _) = request.into_parts();
-    Ok(settled(admit(&server, &parts).await?.gateway.revoke_grant(&id)))
+    Ok(settled(admit(&server, &parts).await?.gateway.revoke_grant(&id).await))
 }
 
 fn wrong() -> Response<Body> {
@@ -67,6 +70,7 @@ fn settled(result: Result<(), SettleError>) -> Response<Body> {
         Ok(()) => return of(204, Body::empty()),
         Err(e @ SettleError::Unknown) => (404, ErrorCode::NotFound, e),
         Err(e @ SettleError::Own) => (403, ErrorCode::Forbidden, e),
+        Err(e @ SettleError::NotKept) => (503, ErrorCode::InternalError, e),
     };
     failure(status, &ToolError::new(code, error.to_string()))
 }
