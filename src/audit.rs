@@ -11,6 +11,7 @@ mod entry;
 mod log;
 mod read;
 mod recent;
+mod refusals;
 mod settings;
 #[cfg(test)]
 mod tests;

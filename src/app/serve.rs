@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::auth::Authenticator;
 use crate::config::ListenAddress;
+use crate::gateway::Gateway;
 use crate::limits::DRAIN_TIME;
 use crate::mcp::Mcp;
 use crate::policy::{DiscoveryMode, Principal};
@@ -72,7 +73,7 @@ impl App {
         lanes: &Lanes,
     ) {
         let mcp = self.wire();
-        let access = AccessHandle::new(access(&self.gateway.snapshot(), as_caller.as_ref()));
+        let access = AccessHandle::new(access(&self.gateway, as_caller.as_ref()));
         self.follow_access(access.clone(), as_caller);
         let front = transport::front(mcp, access);
         transport::serve(listener, front, lanes, self.stop.clone(), DRAIN_TIME).await;
@@ -119,7 +120,7 @@ impl App {
                     () = stop.cancelled() => return,
                     more = published.changed() => if more.is_err() { return },
                 }
-                handle.replace(access(&gateway.snapshot(), as_caller.as_ref()));
+                handle.replace(access(&gateway, as_caller.as_ref()));
             }
         });
     }
@@ -137,20 +138,22 @@ impl App {
     }
 }
 
-fn access(snapshot: &Snapshot, as_caller: Option<&Arc<Principal>>) -> Access {
+fn access(gateway: &Gateway, as_caller: Option<&Arc<Principal>>) -> Access {
+    let snapshot = gateway.snapshot();
     let settings = &snapshot.settings;
     let public_url = settings.public_url.as_deref();
     let (boundary, bad) = Boundary::new(&settings.allowed_hosts, &settings.allowed_origins, public_url);
     for entry in bad {
         tracing::warn!(entry, "neither a host nor an origin; nobody is let in by it");
     }
-    let callers = callers(snapshot, as_caller);
+    let callers = callers(&snapshot, as_caller);
     Access {
         boundary,
         callers,
         public_url: settings.public_url.clone(),
         issuer: settings.issuer.clone(),
         scopes_supported: settings.scopes_supported.clone(),
+        audit: gateway.audit().clone(),
     }
 }
 

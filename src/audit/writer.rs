@@ -15,6 +15,7 @@ use super::drift::Drift;
 use super::entry::{ArgumentSummary, CallEntry};
 use super::log::{Log, Pending, Written};
 use super::recent::{Query, Recent, RecentRecord};
+use super::refusals::{self, Refusals};
 use super::settings::{ArgumentDetail, AuditSettings};
 use crate::clock::Clock;
 use crate::json::{self, Object};
@@ -30,6 +31,9 @@ const GATHER: Duration = Duration::from_millis(50);
 const SAVE_EVERY: Duration = Duration::from_mins(1);
 /// How long a flush waits for the writer.
 const FLUSH_TIME: Duration = Duration::from_secs(10);
+
+/// The kind of record of requests without a caller.
+const REFUSED: &str = "unauthenticated";
 
 enum Message {
     Call(Box<CallEntry>, u64),
@@ -69,6 +73,7 @@ struct Shared {
     signals: AtomicU64,
     failing: AtomicBool,
     failure: Mutex<String>,
+    refusals: Refusals,
 }
 
 /// How the audit does, for readiness and metrics.
@@ -138,6 +143,17 @@ impl Audit {
         if let Some(inner) = &self.0 {
             let at = inner.clock.unix_ms();
             inner.send(Message::Note(kind, members, at));
+        }
+    }
+
+    /// Records a request that was refused before there was a caller: the first of a reason at once, the others
+    /// of a minute together.
+    pub fn refused(&self, reason: &'static str) {
+        if let Some(inner) = &self.0 {
+            let at = inner.clock.unix_ms();
+            if inner.shared.refusals.count(reason, at) {
+                inner.send(Message::Note(REFUSED, refusals::body(reason, 1, None), at));
+            }
         }
     }
 
@@ -229,6 +245,7 @@ impl Writer {
             let first = match receiver.recv_timeout(SAVE_EVERY) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => {
+                    self.write(Vec::new());
                     self.save();
                     continue;
                 }
@@ -250,6 +267,9 @@ impl Writer {
                     }
                     Message::Flush(done) => waiting.push(done),
                 }
+            }
+            if !waiting.is_empty() {
+                self.refused(true, &mut records);
             }
             self.write(records);
             if !waiting.is_empty() {
@@ -274,6 +294,7 @@ impl Writer {
 
     fn write(&mut self, mut records: Vec<Pending>) {
         let now = self.clock.unix_ms();
+        self.refused(false, &mut records);
         let lost = self.shared.lost.load(Ordering::Relaxed);
         let gap = lost.saturating_sub(self.lost_told);
         if gap > 0 {
@@ -309,6 +330,13 @@ impl Writer {
                 *self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner) = text;
             }
         }
+    }
+
+    /// Adds what is to be told of refused requests.
+    fn refused(&self, all: bool, records: &mut Vec<Pending>) {
+        let at_ms = self.clock.unix_ms();
+        let due = self.shared.refusals.due(at_ms, all);
+        records.extend(due.into_iter().map(|body| Pending { kind: REFUSED, at_ms, body: body.to_string() }));
     }
 
     fn append(&mut self, records: Vec<Pending>, now_ms: u64) -> std::io::Result<Vec<Written>> {

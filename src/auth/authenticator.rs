@@ -43,6 +43,20 @@ pub enum AuthRefusal {
     Malformed,
 }
 
+impl AuthRefusal {
+    /// The reason in words of docent's own, for the audit; nothing for a request that brought no credentials, which
+    /// is how every client begins.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Missing => None,
+            Self::Invalid => Some("the token is of no caller"),
+            Self::Token(why) => Some(why),
+            Self::NoKeys => Some("the issuer's keys cannot be read"),
+            Self::Malformed => Some("the Authorization header is not `Bearer TOKEN`"),
+        }
+    }
+}
+
 /// Finds the caller of a request. Immutable: a reload makes a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Authenticator {

@@ -22,6 +22,7 @@ use crate::limits;
 use crate::policy::{AgentDecision, Reason, ScopeChallenge};
 use crate::snapshot::ModelHint;
 
+use super::record::refusal;
 use super::view::View;
 use super::{Gateway, ListError, RequestContext, Surface, ToolPage};
 use roster::{Agent, Named};
@@ -118,6 +119,7 @@ impl Gateway {
         let view = View::of(self, ctx);
         let (table, roster) = self.agent_roster(&view, ctx);
         let Some((agent, decision)) = roster.agents(&table).find(|(a, _)| a.facts.id.as_str() == name) else {
+            refusal(self.audit(), ctx, ("agent", name), ("unknown", None));
             return AgentAnswer::NotFound;
         };
         match decision {
@@ -130,8 +132,14 @@ impl Gateway {
                 );
                 return AgentAnswer::Invalid;
             }
-            AgentDecision::Challenge(challenge) => return AgentAnswer::Challenge(challenge.clone()),
-            AgentDecision::Deny { reason, .. } => return refused(agent, reason),
+            AgentDecision::Challenge(challenge) => {
+                refusal(self.audit(), ctx, ("agent", name), ("challenge", Some(&challenge.rule)));
+                return AgentAnswer::Challenge(challenge.clone());
+            }
+            AgentDecision::Deny { reason, rule } => {
+                refusal(self.audit(), ctx, ("agent", name), ("deny", Some(rule)));
+                return refused(agent, reason);
+            }
         }
         AgentAnswer::Open(Box::new(self.details(&view, agent)))
     }

@@ -24,8 +24,10 @@ pub(super) use read::content;
 pub use watch::Watched;
 pub(super) use watch::Watches;
 
+use super::record::refusal;
 use super::view::View;
 use super::{Gateway, RequestContext, failure};
+use crate::audit::Audit;
 use crate::id::ToolNo;
 use crate::json::Object;
 use crate::policy::{Decision, Permit, Reason, Roster};
@@ -36,13 +38,14 @@ use crate::snapshot::{Offers, Prompt, Resource, Subject};
 pub(super) struct OfferView {
     pub(super) view: View,
     roster: Arc<Roster>,
+    audit: Audit,
 }
 
 impl OfferView {
     pub(super) fn of(gateway: &Gateway, ctx: &RequestContext) -> Self {
         let view = View::of(gateway, ctx);
         let roster = view.snapshot.policy.roster(&view.snapshot.offers.subjects, &ctx.principal);
-        Self { view, roster }
+        Self { view, roster, audit: gateway.audit().clone() }
     }
 
     pub(super) fn offers(&self) -> &Offers {
@@ -89,7 +92,11 @@ impl OfferView {
     ) -> Result<Permit, OfferAnswer<T>> {
         let (policy, subjects) = (&self.view.snapshot.policy, &self.offers().subjects);
         let name = subjects.get(subject).map_or("", |s| s.id.as_str());
-        match policy.decide(subjects, &ctx.principal, subject, Some(arguments)) {
+        let decision = policy.decide(subjects, &ctx.principal, subject, Some(arguments));
+        if !matches!(decision, Decision::Permit(_)) {
+            refusal(&self.audit, ctx, ("offer", name), (decision.word(), Some(decision.rule())));
+        }
+        match decision {
             Decision::Permit(permit) => Ok(permit),
             Decision::Challenge(challenge) => Err(OfferAnswer::Challenge(challenge)),
             Decision::Deny { reason: Reason::Hidden, .. } => Err(OfferAnswer::NotFound),

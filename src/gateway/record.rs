@@ -5,10 +5,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use crate::audit::{Audit, CallEntry, Dedup, Outcome, Via};
 use crate::call::{ErrorCode, ToolCall, ToolOutcome};
 use crate::catalog::Tool;
 use crate::clock::Clock;
+use crate::json::cut;
 use crate::policy::{Decision, Reason, RuleRef};
 use crate::projection::Shaped;
 
@@ -17,6 +20,8 @@ use super::{CallAnswer, Gateway, RequestContext};
 
 /// The code of a call that nobody waited for any more.
 const ABANDONED: &str = "ABANDONED";
+/// Bytes of the name of what was refused: it is the caller's own text.
+const NAME_BYTES_MAX: usize = 256;
 /// The code of a result that its upstream marked as an error.
 const UPSTREAM_ERROR: &str = "UPSTREAM_ERROR";
 
@@ -64,6 +69,29 @@ impl Gateway {
             })
         });
         Record { audit, clock: self.clock().clone(), started: self.clock().now(), entry, arguments }
+    }
+}
+
+/// Records that a resource, a prompt or an agent was refused: what a policy said, and by which rule. To be told
+/// like a call of a tool, since each of them can give away as much.
+pub(super) fn refusal(
+    audit: &Audit,
+    ctx: &RequestContext,
+    (what, name): (&str, &str),
+    (decision, rule): (&str, Option<&RuleRef>),
+) {
+    if audit.is_on() {
+        audit.note(
+            "refused",
+            json!({
+                "request": &*ctx.correlation_id,
+                "caller": &*ctx.principal.subject,
+                "what": what,
+                "name": cut(name, NAME_BYTES_MAX),
+                "decision": decision,
+                "rule": rule.map(ToString::to_string).unwrap_or_default(),
+            }),
+        );
     }
 }
 

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use serde::Serialize;
 
 use super::origin::Boundary;
+use crate::audit::Audit;
 use crate::auth::{AuthRefusal, Authenticator};
 use crate::policy::ScopeChallenge;
 
@@ -23,6 +24,8 @@ pub struct Access {
     pub issuer: Option<Arc<str>>,
     /// `auth.scopes_supported`, for the same.
     pub scopes_supported: Vec<String>,
+    /// Where refused tokens are recorded.
+    pub audit: Audit,
 }
 
 /// The current [`Access`], shared by all connections.

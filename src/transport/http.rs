@@ -172,7 +172,11 @@ pub(super) async fn caller(access: &Access, headers: &HeaderMap) -> Result<Arc<P
         // Twice, or not text: no caller's token.
         Header::Unreadable => Some(""),
     };
-    access.callers.authenticate(header).await
+    let found = access.callers.authenticate(header).await;
+    if let Some(reason) = found.as_ref().err().and_then(|why| why.reason()) {
+        access.audit.refused(reason);
+    }
+    found
 }
 
 type Admitted = (Arc<Principal>, Option<DiscoveryMode>);

@@ -126,3 +126,58 @@ fn a_pipe_speaks_for_one_named_caller() {
     assert!(lines.all(|l| serde_json::from_str::<Value>(&l.unwrap()).is_ok()));
     assert!(child.wait().unwrap().success());
 }
+
+/// What was not let in, or not let through, is in the audit; ever so many bad tokens are a line, and their number.
+#[test]
+fn refused_tokens_and_reads_are_recorded_without_flooding_the_log() {
+    let home = TestHome::with(&[("scripts/u/upstream.toml", PACK), ("policies/p.rhai", POLICY)]);
+    let (token_a, table_a) = token(&home, "alice", &[]);
+    let (token_b, table_b) = token(&home, "boss", &["--scopes", "docent:admin"]);
+    home.write(
+        "docent.toml",
+        &format!("[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n{table_a}{table_b}"),
+    );
+    let mut server = TestServer::start(home.path(), &[]);
+    for n in 0..40 {
+        assert_eq!(list(&server.url, Some(&format!("Bearer wrong{n}"))).0, 401);
+        let guess = [("authorization", "Bearer wrong")];
+        assert_eq!(http(&server.url, "GET", "/api/v1/files", &guess, "").unwrap().0, 401);
+    }
+    list(&server.url, None);
+    let alice = format!("Bearer {token_a}");
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "resources/read"),
+        ("mcp-name", "docent://tools/u.hi"),
+        ("authorization", &*alice),
+    ];
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"uri": "docent://tools/u.hi", "_meta": meta});
+    rpc(
+        &server.url,
+        &headers,
+        &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}),
+    );
+    // A stop writes what was only counted so far.
+    let stopped = std::process::Command::new("kill").arg(server.id().to_string()).status().unwrap();
+    assert!(stopped.success());
+    server.ended();
+    let data = server.data().to_str().unwrap().to_owned();
+    let (code, out, err) = run(home.path(), &["audit", "tail", "--json", "--data", &data]);
+    assert_eq!(code, 0, "{err}");
+    let records: Vec<Value> = serde_json::from_str(&out).unwrap();
+    let of = |kind: &str| records.iter().filter(|r| r["kind"] == kind).collect::<Vec<_>>();
+    let refused = of("unauthenticated");
+    let counts: Vec<&Value> = refused.iter().map(|r| &r["count"]).collect();
+    assert_eq!(counts, [&json!(1), &json!(79)], "{out}");
+    assert_eq!(refused[0]["reason"], "the token is of no caller");
+    let read = of("refused");
+    assert_eq!(
+        (read.len(), &read[0]["caller"], &read[0]["name"]),
+        (1, &json!("alice"), &json!("docent://tools/u.hi"))
+    );
+    assert!(!out.contains("wrong") && !out.contains(&token_b));
+}

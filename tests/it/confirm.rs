@@ -279,12 +279,61 @@ fn a_caller_may_close_what_it_opened_and_nothing_else() {
            if tool.matches(\"u.close\") { if owns(\"issue\", args.number) { allow() } else { deny(\"not yours\") } }\n\
            else { abstain() }\n}\n",
     );
-    let server = TestServer::start(home.path(), &[]);
-    let call =
-        |who: &str, tool: &str, arguments: Value| call(&server.url, who, tool, arguments, json!({}), false);
+    let mut server = TestServer::start(home.path(), &[]);
+    let url = server.url.clone();
+    let call = |who: &str, tool: &str, arguments: Value| call(&url, who, tool, arguments, json!({}), false);
     let close = |who: &str| call(who, "u_close", json!({"number": 7}));
     assert!(error(&close("alice"))["message"].as_str().unwrap().contains("not yours"));
     assert_eq!(call("alice", "u_open", json!({"n": 7}))["result"]["isError"], false);
-    assert_eq!(close("alice")["result"]["structuredContent"]["data"]["done"], true);
-    assert!(error(&close("bob"))["message"].as_str().unwrap().contains("not yours"));
+    for _ in 0..2 {
+        assert_eq!(close("alice")["result"]["structuredContent"]["data"]["done"], true);
+        assert!(error(&close("bob"))["message"].as_str().unwrap().contains("not yours"));
+        server.kill_and_restart(home.path());
+    }
+}
+
+#[test]
+fn questions_grants_and_used_answers_survive_a_kill() {
+    let home = home();
+    home.write(
+        "docent.toml",
+        &format!("{MAIN}[server]\ncursor_key = \"0123456789abcdef0123456789abcdef\"\n"),
+    );
+    let mut server = TestServer::start(home.path(), &[]);
+    let url = server.url.clone();
+    let drop = |table: &str| call(&url, "alice", "u_drop", json!({"table": table}), json!({}), false);
+    let id = |table: &str| error(&drop(table))["details"]["confirmation_id"].as_str().unwrap().to_owned();
+    let settle = |id: &str, verdict: &str, body: &str| {
+        assert_eq!(admin(&url, "bob", "POST", &format!("/api/v1/confirmations/{id}/{verdict}"), body).0, 204);
+    };
+    settle(&id("once"), "approve", r#"{"for":"call"}"#);
+    settle(&id("never"), "deny", "");
+    let waiting = id("later");
+    // The state of an answer is sealed with a key that outlives the process: used is used all the same.
+    let ask = |more: Value| call(&url, "alice", "u_ask", json!({}), more, true);
+    let state = ask(json!({}))["result"]["requestState"].as_str().unwrap().to_owned();
+    let accept =
+        json!({"requestState": state, "inputResponses": {"confirm": {"action": "accept", "content": {}}}});
+    assert_eq!(ask(accept.clone())["result"]["structuredContent"]["data"]["done"], true);
+
+    server.kill_and_restart(home.path());
+    assert_eq!(ask(accept)["result"]["resultType"], "input_required", "it was used before the kill");
+    assert_eq!(id("later"), waiting, "the same question");
+    assert_eq!(error(&drop("never"))["code"], "FORBIDDEN");
+    assert_eq!(drop("once")["result"]["isError"], false);
+    server.kill_and_restart(home.path());
+    assert_eq!(error(&drop("once"))["code"], "CONFIRMATION_REQUIRED", "it was used up before the kill");
+    settle(&waiting, "approve", "");
+    server.kill_and_restart(home.path());
+    let granted = drop("anything");
+    assert_eq!(granted["result"]["isError"], false, "{granted}");
+    let (_, book) = admin(&url, "bob", "GET", "/api/v1/confirmations", "");
+    let grant = book["grants"][0]["id"].as_str().unwrap();
+    assert_eq!(admin(&url, "bob", "DELETE", &format!("/api/v1/grants/{grant}"), "").0, 204);
+    server.kill_and_restart(home.path());
+    assert_eq!(
+        error(&drop("anything"))["code"],
+        "CONFIRMATION_REQUIRED",
+        "a revoked grant does not come back"
+    );
 }

@@ -463,3 +463,62 @@ fn the_api_tells_no_more_than_the_wire() {
         }
     }
 }
+
+/// Step-up is asked for in the same way whoever runs the tool: itself, the dispatcher, the one for reads.
+#[test]
+fn every_way_to_run_a_tool_asks_for_the_same_scopes() {
+    let home = TestHome::with(&[
+        (
+            "docent.toml",
+            &format!(
+                "[auth]\nmode = \"token\"\n[upstreams]\nenabled = [\"u\"]\n\
+                 [callers.alice]\ntoken_hash = \"{}\"\n[callers.wide]\ntoken_hash = \"{}\"\nscopes = [\"u:a\", \"u:b\"]\n",
+                TokenHash::of("t-alice"),
+                TokenHash::of("t-wide")
+            ),
+        ),
+        ("scripts/u/upstream.toml", PACK),
+        ("scripts/u/u.rhai", SCRIPT),
+        (
+            "policies/p.rhai",
+            "fn rules(p) { p.allow().scopes([\"u:a\"]); p.challenge([\"u:a\", \"u:b\"]).tool(\"u.seen\"); }\n",
+        ),
+    ]);
+    let server = TestServer::start(home.path(), &[]);
+    let data = || tempfile::tempdir().unwrap();
+    let [stateless, session] = Http::both(&server.url, Some("t-alice"));
+    let mut ways: Vec<Box<dyn Way>> = vec![
+        Box::new(stateless),
+        Box::new(session),
+        Box::new(Pipe::open(&home, "alice", data(), false)),
+        Box::new(Pipe::open(&home, "alice", data(), true)),
+    ];
+    let runs: [Ask; 3] = [
+        |t| ("tools/call", json!({"name": t, "arguments": {}})),
+        |t| meta("run_tool", json!({"tool": t})),
+        |t| meta("run_readonly_tool", json!({"tool": t})),
+    ];
+    for way in &mut ways {
+        for run in &runs {
+            let (method, params) = run("u.seen");
+            let answer = way.ask(method, params.clone());
+            let over_http = way.name().starts_with("HTTP");
+            assert!(!over_http || answer.starts_with("403\n"), "{}: {params}: {answer}", way.name());
+            let scopes = "scope=\\\"u:a u:b\\\", resource_metadata=";
+            assert!(!over_http || answer.contains(scopes), "{}: {answer}", way.name());
+            assert!(
+                answer.contains("insufficient_scope")
+                    && answer.contains("\"required_scopes\":[\"u:a\",\"u:b\"]"),
+                "{}: {params}: {answer}",
+                way.name()
+            );
+        }
+    }
+    for mut way in Http::both(&server.url, Some("t-wide")) {
+        for run in &runs {
+            let (method, params) = run("u.seen");
+            let answer = way.ask(method, params);
+            assert!(answer.starts_with("200\n") && answer.contains("\"done\":true"), "{answer}");
+        }
+    }
+}

@@ -99,16 +99,17 @@ pub(crate) struct Http {
 impl Http {
     /// The stateless wire, and a session of the same caller.
     pub(crate) fn both(url: &str, token: Option<&'static str>) -> [Self; 2] {
-        let mut stateless = Self { url: url.to_owned(), session: None, token };
+        let stateless = Self { url: url.to_owned(), session: None, token };
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}});
-        let (_, head, _) = stateless.post(Vec::new(), &request(0, "initialize", hello));
+        let (_, head, _) = stateless.post(&[], &request(0, "initialize", hello));
         let session = Self { url: url.to_owned(), session: header(&head, "mcp-session-id"), token };
         assert!(session.session.is_some(), "{head}");
         [stateless, session]
     }
 
-    fn post(&mut self, mut headers: Vec<(&str, &str)>, message: &Value) -> (u16, String, Value) {
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> (u16, String, Value) {
         let bearer = self.token.map(|token| format!("Bearer {token}"));
+        let mut headers = headers.to_vec();
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         rpc(&self.url, &headers, message)
     }
@@ -123,7 +124,7 @@ impl Way for Http {
         let named = ["name", "uri", "taskId"].into_iter().find_map(|key| params[key].as_str());
         let name = named.unwrap_or_default().to_owned();
         let (status, head, answer) = match self.session.clone() {
-            Some(id) => self.post(vec![("mcp-session-id", &id)], &request(1, method, params)),
+            Some(id) => self.post(&[("mcp-session-id", &id)], &request(1, method, params)),
             None => {
                 let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
                 if matches!(method, "tools/call" | "prompts/get" | "resources/read")
@@ -131,7 +132,7 @@ impl Way for Http {
                 {
                     headers.push(("mcp-name", &name));
                 }
-                self.post(headers, &request(1, method, with_meta(params)))
+                self.post(&headers, &request(1, method, with_meta(params)))
             }
         };
         format!("{status}\n{:?}\n{answer}", without_date(&head))

@@ -113,6 +113,11 @@ impl TestServer {
         self.wait_for("/healthz", |status, _| status == 200);
     }
 
+    /// Waits until it has ended by itself.
+    pub(crate) fn ended(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::super::failure;
+use super::super::record::refusal;
 use super::super::{Gateway, RequestContext};
 use super::{OfferAnswer, OfferView, PromptMessage, PromptText};
 use crate::call::{ErrorCode, ToolError, ToolResult};
@@ -32,7 +33,10 @@ impl Gateway {
         arguments: &Object,
     ) -> OfferAnswer<PromptText> {
         let view = OfferView::of(self, ctx);
-        let Some(prompt) = view.prompt(name) else { return OfferAnswer::NotFound };
+        let Some(prompt) = view.prompt(name) else {
+            refusal(self.audit(), ctx, ("prompt", name), ("unknown", None));
+            return OfferAnswer::NotFound;
+        };
         let permit = match view.decide(ctx, prompt.subject, arguments) {
             Ok(permit) => permit,
             Err(answer) => return answer,

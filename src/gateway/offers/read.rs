@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::super::failure::{self, Failed};
+use super::super::record::refusal;
 use super::super::script::Reentry;
 use super::super::{CallAnswer, Gateway, RequestContext};
 use super::{ContentBody, OfferAnswer, OfferView, ResourceContent, bind, own};
@@ -33,6 +34,9 @@ impl Gateway {
     pub async fn read_resource(&self, ctx: &RequestContext, uri: &str) -> Contents {
         let view = OfferView::of(self, ctx);
         let answer = self.read_in(ctx, &view, uri).await;
+        if matches!(answer, OfferAnswer::NotFound) {
+            refusal(self.audit(), ctx, ("resource", uri), ("unknown", None));
+        }
         tracing::info!(
             principal.id = %ctx.principal.subject,
             request.id = %ctx.correlation_id,
