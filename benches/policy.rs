@@ -74,7 +74,7 @@ fn functions() -> Vec<SourceFile> {
 fn decide(caller, tool, args) {{
   if caller.claims.suspended == true {{ return deny(\"suspended\"); }}
   if tool.matches(\"up{n}?.*\") {{
-    if tool.annotations.read_only {{ return allow(); }}
+    if tool.annotations.read_only || caller.has_scope(\"team{n}:write\") {{ return allow(); }}
     return challenge([\"team{n}:write\"]);
   }}
   if \"tag{n}0\" in tool.tags && caller.has_scope(\"team{n}:read\") {{ return allow(); }}

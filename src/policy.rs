@@ -29,6 +29,7 @@ mod roster;
 mod rule;
 mod set;
 mod shadow;
+mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;

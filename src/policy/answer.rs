@@ -73,7 +73,7 @@ pub(super) fn register(e: &mut EngineBuilder) {
     e.function(
         "challenge",
         "challenge([scopes])",
-        "Not without all of these scopes; for a caller that holds them it is `abstain()`.",
+        "Not without all of these scopes; for a caller that holds them it is `abstain()`, so something has to allow it then, else nobody is asked.",
         move |c: CallContext<'_>, list: Array| -> HostResult<Answer> {
             Ok(at(&c, Vote::Challenge(scopes(&Dynamic::from_array(list))?)))
         },

@@ -113,6 +113,25 @@ impl Ballot {
         }
     }
 
+    /// Whether something besides a challenge speaks for the tool, and nothing against it.
+    pub(super) fn is_open(&self) -> bool {
+        let refused = self.hidden.is_some() || self.fault.is_some() || self.denied.is_some();
+        !refused && (self.confirm.is_some() || self.allow.is_some() || self.depends.is_some())
+    }
+
+    /// The scopes that are asked for where nothing but a challenge speaks for the tool.
+    pub(super) fn only_challenged(&self) -> Option<&BTreeSet<Scope>> {
+        let refused = self.hidden.is_some() || self.fault.is_some() || self.denied.is_some();
+        (self.challenge.is_some() && !refused && !self.is_open()).then_some(&self.scopes)
+    }
+
+    /// Takes the challenges out: what they ask for would open nothing.
+    pub(super) fn without_challenge(mut self) -> Self {
+        self.challenge = None;
+        self.scopes.clear();
+        self
+    }
+
     fn positive(&self) -> bool {
         self.challenge.is_some() || self.confirm.is_some() || self.allow.is_some() || self.depends.is_some()
     }

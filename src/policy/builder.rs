@@ -155,7 +155,7 @@ fn verbs(e: &mut EngineBuilder) {
     e.function(
         "challenge",
         "p.challenge([scopes])",
-        "A caller that lacks one of the scopes is asked to come back with all of them (step-up). It grants nothing: a caller that holds them still needs an allow.",
+        "A caller that lacks one of the scopes is asked to come back with all of them (step-up). It grants nothing: a caller that holds them still needs an allow, and where nothing would allow it even then, nobody is asked and the tool stays hidden.",
         |c: CallContext<'_>, p: &mut Builder, list: Array| {
             p.begin(&c, Effect::Challenge(scopes(&Dynamic::from_array(list))?))
         },

@@ -16,8 +16,9 @@ use super::function::{PhaseFunction, Question};
 use super::principal::Principal;
 use super::tier::Tiers;
 use super::views::{CallerRead, ToolFacts, ToolRead};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ToolSet};
 use crate::clock::Clock;
+use crate::id::{Scope, ToolNo};
 use crate::json;
 
 /// Runs of one function for one caller: as many as the largest catalog has tools, should it read their ids.
@@ -93,6 +94,24 @@ impl Column {
     /// The answer for a tool, by its number.
     pub(super) fn outcome(&self, tool: usize) -> Option<&Outcome> {
         self.outcomes.get(usize::try_from(*self.of_tool.get(tool)?).ok()?)
+    }
+
+    /// The tools of each challenge, with the scopes that it asks for.
+    pub(super) fn challenges(&self) -> Vec<(Vec<Scope>, ToolSet)> {
+        let asks = |outcome: &Outcome| match &outcome.vote {
+            Vote::Challenge(scopes) => Some((scopes.clone(), ToolSet::none(self.of_tool.len()))),
+            _ => None,
+        };
+        let mut found: Vec<_> = self.outcomes.iter().map(asks).collect();
+        if found.iter().any(Option::is_some) {
+            for (no, outcome) in (0u32..).map(ToolNo).zip(&self.of_tool) {
+                let cell = usize::try_from(*outcome).ok().and_then(|at| found.get_mut(at));
+                if let Some(Some((_, tools))) = cell {
+                    tools.insert(no);
+                }
+            }
+        }
+        found.into_iter().flatten().collect()
     }
 
     /// Every tool's answer, in order of numbers.

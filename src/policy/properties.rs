@@ -107,6 +107,17 @@ fn reaches(who: &Principal, tier: &str) -> bool {
     who.tier.as_deref().is_some_and(|t| t == tier || rung(t).zip(rung(tier)).is_some_and(|(a, b)| a >= b))
 }
 
+/// Whether a caller that came back with all that challenges ask for here would find the tool open.
+fn opens(rules: &[Sketch], who: &Principal, tool: &Tool, arguments: Option<&Value>) -> bool {
+    let mut wider = who.clone();
+    wider.scopes.extend(scopes(&["s0", "s1"]));
+    let says = |verbs: &[usize], sure: bool| {
+        let fits = |r: &Sketch| r.applies(&wider, tool, arguments);
+        rules.iter().any(|r| verbs.contains(&r.verb) && fits(r).map_or(!sure, |applies| applies))
+    };
+    !says(&[1, 2], true) && says(&[0, 3, 4], false)
+}
+
 /// The model: what a reader of the contract would write on a napkin.
 fn model(rules: &[Sketch], who: &Principal, tool: &Tool, arguments: Option<&Value>) -> Standing {
     let any =
@@ -116,7 +127,9 @@ fn model(rules: &[Sketch], who: &Principal, tool: &Tool, arguments: Option<&Valu
     match () {
         () if any(1) => Standing::Hidden,
         () if any(2) => Standing::Denied,
-        () if !any(0) && !any(3) && !any(4) && !maybe => Standing::NotAllowed,
+        () if !any(0) && !any(4) && !maybe && !(any(3) && opens(rules, who, tool, arguments)) => {
+            Standing::NotAllowed
+        }
         () if tool.tier.as_ref().is_some_and(|t| !reaches(who, t)) => Standing::Tier,
         () if any(3) || tool.scopes.iter().any(|s| !who.scopes.contains(s)) => Standing::Challenge,
         () if any(4) => Standing::Confirm,

@@ -5,12 +5,13 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use super::answer::Vote;
 use super::ballot::{Standing, vote_of};
 use super::column::{Column, Filled, ToolTable, fill};
 use super::function::Phase;
 use super::principal::Principal;
+use super::rule::{Effect, Rule};
 use super::set::Inner;
+use super::sums::{self, STEPS_MAX, Sums, with_scopes};
 use super::views::CallerRead;
 use crate::catalog::{Catalog, ToolSet};
 use crate::id::{Scope, ToolNo};
@@ -35,7 +36,6 @@ pub struct Roster {
     pub conditional: ToolSet,
     class: [u8; 32],
     shown: [u8; 32],
-    pub(super) columns: Vec<Column>,
 }
 
 impl Roster {
@@ -76,13 +76,40 @@ pub(super) struct Compiled {
     table: OnceLock<Arc<ToolTable>>,
     /// What functions have read of callers so far. It only grows; its size is part of every key.
     reads: RwLock<BTreeSet<CallerRead>>,
-    rosters: RwLock<Kept>,
+    /// The scopes that rules name, where a challenge may ask for some: callers that differ in them may come to
+    /// stand differently once they have come back.
+    named_scopes: Vec<Scope>,
+    rosters: RwLock<Kept<Roster>>,
+    columns: RwLock<Kept<Vec<Column>>>,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    by_class: HashMap<[u8; 32], Arc<Roster>>,
+/// What was made for classes of callers, the newest.
+#[derive(Debug)]
+struct Kept<T> {
+    by_class: HashMap<[u8; 32], Arc<T>>,
     order: VecDeque<[u8; 32]>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { by_class: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+fn kept<T>(from: &RwLock<Kept<T>>, class: &[u8; 32]) -> Option<Arc<T>> {
+    from.read().unwrap_or_else(PoisonError::into_inner).by_class.get(class).map(Arc::clone)
+}
+
+fn keep<T>(into: &RwLock<Kept<T>>, class: [u8; 32], made: &Arc<T>) {
+    let mut kept = into.write().unwrap_or_else(PoisonError::into_inner);
+    if kept.by_class.insert(class, Arc::clone(made)).is_none() {
+        kept.order.push_back(class);
+    }
+    while kept.order.len() > ROSTERS_MAX {
+        if let Some(oldest) = kept.order.pop_front() {
+            kept.by_class.remove(&oldest);
+        }
+    }
 }
 
 impl Compiled {
@@ -117,7 +144,9 @@ impl Compiled {
             tier_needs,
             table: OnceLock::new(),
             reads: RwLock::default(),
+            named_scopes: named_scopes(inner),
             rosters: RwLock::default(),
+            columns: RwLock::default(),
         }
     }
 
@@ -146,6 +175,10 @@ impl Compiled {
         bits.extend(
             self.tier_needs.iter().map(|(t, _)| u8::from(inner.tiers.reaches(who.tier.as_deref(), t))),
         );
+        if !self.named_scopes.is_empty() {
+            bits.extend(inner.rules.iter().map(|r| u8::from(r.could_concern(who, &inner.tiers))));
+            bits.extend(self.named_scopes.iter().map(|s| u8::from(who.scopes.contains(s))));
+        }
         hash.update(&bits);
         for read in self.reads.read().unwrap_or_else(PoisonError::into_inner).iter() {
             // Name and value, so that a grown list of reads never meets an older key.
@@ -163,40 +196,46 @@ impl Compiled {
         who: &Principal,
     ) -> Arc<Roster> {
         let class = self.class(inner, who);
-        let kept = |class: &[u8; 32]| {
-            let rosters = self.rosters.read().unwrap_or_else(PoisonError::into_inner);
-            rosters.by_class.get(class).map(Arc::clone)
-        };
-        if let Some(roster) = kept(&class) {
+        if let Some(roster) = kept(&self.rosters, &class) {
             return roster;
         }
-        let (columns, complete) = self.columns(inner, catalog, who);
+        let (columns, mut complete) = self.columns_of(inner, catalog, who);
+        let sums = self.sums(inner, who, &columns);
+        let every = ToolSet::all(self.len);
+        let visible = self.shown(inner, catalog, (who, &columns, &sums), &every, (1, &mut complete));
         // Functions may have read more of the caller than was known to be read: the key takes it in.
         let class = self.class(inner, who);
-        let roster = Arc::new(self.count(inner, who, columns, class));
+        let roster = Arc::new(self.stand(inner, who, (sums, visible), class));
         if complete {
-            self.keep(class, &roster);
+            keep(&self.rosters, class, &roster);
         }
         roster
     }
 
-    fn keep(&self, class: [u8; 32], roster: &Arc<Roster>) {
-        let mut rosters = self.rosters.write().unwrap_or_else(PoisonError::into_inner);
-        if rosters.by_class.insert(class, Arc::clone(roster)).is_none() {
-            rosters.order.push_back(class);
+    /// What the functions answer this caller about every tool: kept, or made now; and whether it may be kept.
+    pub(super) fn columns_of(
+        self: &Arc<Self>,
+        inner: &Arc<Inner>,
+        catalog: &Catalog,
+        who: &Principal,
+    ) -> (Arc<Vec<Column>>, bool) {
+        if inner.tool_functions().next().is_none() {
+            return (Arc::default(), true);
         }
-        while rosters.order.len() > ROSTERS_MAX {
-            if let Some(oldest) = rosters.order.pop_front() {
-                rosters.by_class.remove(&oldest);
-            }
+        let class = self.class(inner, who);
+        if let Some(columns) = kept(&self.columns, &class) {
+            return (columns, true);
         }
+        let (columns, complete) = self.fill(inner, catalog, who);
+        let columns = Arc::new(columns);
+        if complete {
+            keep(&self.columns, self.class(inner, who), &columns);
+        }
+        (columns, complete)
     }
 
     /// One column per `visible` and `decide` function, made on a deep stack in one go.
-    fn columns(&self, inner: &Arc<Inner>, catalog: &Catalog, who: &Principal) -> (Vec<Column>, bool) {
-        if !inner.functions.iter().any(|f| matches!(f.phase, Phase::Visible | Phase::Decide)) {
-            return (Vec::new(), true);
-        }
+    fn fill(&self, inner: &Arc<Inner>, catalog: &Catalog, who: &Principal) -> (Vec<Column>, bool) {
         let (table, owned, who) = (self.table(catalog), Arc::clone(inner), Arc::new(who.clone()));
         let filled = stack::run(move || -> Vec<Filled> {
             owned.tool_functions().map(|f| fill(f, &who, &owned.tiers, &table)).collect()
@@ -212,50 +251,70 @@ impl Compiled {
         (columns.collect(), complete)
     }
 
-    /// The algebra. The same order as `Ballot`; `tests` hold the two against each other.
-    fn count(&self, inner: &Inner, who: &Principal, columns: Vec<Column>, class: [u8; 32]) -> Roster {
-        let none = ToolSet::none(self.len);
-        let mut refused = none.clone();
-        let [mut allow, mut challenged, mut confirm, mut depends] =
-            [none.clone(), none.clone(), none.clone(), none];
+    /// Every vote on every tool.
+    fn sums(&self, inner: &Inner, who: &Principal, columns: &[Column]) -> Sums {
+        let mut sums = Sums::none(self.len);
         if inner.broken || columns.len() < inner.tool_functions().count() {
-            refused = ToolSet::all(self.len);
+            sums.refused = ToolSet::all(self.len);
         }
         for (rule, covers) in inner.rules.iter().zip(&self.covers) {
-            if !rule.concerns(who, &inner.tiers) {
-                continue;
-            }
-            match vote_of(rule, None) {
-                Vote::Hide | Vote::Deny(_) | Vote::Fault(_) => refused.union(covers),
-                Vote::Challenge(_) => challenged.union(covers),
-                Vote::Confirm { .. } => confirm.union(covers),
-                Vote::Allow => allow.union(covers),
-                Vote::Depends => depends.union(covers),
-                Vote::Abstain => {}
+            if rule.concerns(who, &inner.tiers)
+                && let Some(set) = sums.of(&vote_of(rule, None))
+            {
+                set.union(covers);
             }
         }
-        for column in &columns {
-            for (no, outcome) in (0u32..).map(ToolNo).zip(column.iter()) {
-                match outcome.vote {
-                    Vote::Hide | Vote::Deny(_) | Vote::Fault(_) => refused.insert(no),
-                    Vote::Challenge(_) => challenged.insert(no),
-                    Vote::Confirm { .. } => confirm.insert(no),
-                    Vote::Allow => allow.insert(no),
-                    Vote::Depends => depends.insert(no),
-                    Vote::Abstain => {}
-                }
-            }
+        for column in columns {
+            sums::add_column(&mut sums, column);
         }
+        sums
+    }
+
+    /// Tools among `within` that something speaks for: now, or once the caller has come back with what it is asked
+    /// for. The same question as `PolicySet::opens`; `properties` hold the two against each other.
+    fn shown(
+        self: &Arc<Self>,
+        inner: &Arc<Inner>,
+        catalog: &Catalog,
+        (who, columns, sums): (&Principal, &[Column], &Sums),
+        within: &ToolSet,
+        (step, complete): (usize, &mut bool),
+    ) -> ToolSet {
+        let mut shown = sums.open(within);
+        let only = sums.only_challenged(within);
+        if only.is_empty() || step > STEPS_MAX {
+            return shown;
+        }
+        for (scopes, tools) in sums::by_scopes(inner, who, (&self.covers, columns), only) {
+            let wider = with_scopes(who, &scopes);
+            let (columns, whole) = self.columns_of(inner, catalog, &wider);
+            *complete &= whole;
+            let sums = self.sums(inner, &wider, &columns);
+            shown.union(&self.shown(
+                inner,
+                catalog,
+                (&wider, &columns, &sums),
+                &tools,
+                (step + 1, &mut *complete),
+            ));
+        }
+        shown
+    }
+
+    /// How the visible tools stand. The same order as `Ballot`; `properties` hold the two against each other.
+    fn stand(
+        &self,
+        inner: &Inner,
+        who: &Principal,
+        (sums, mut visible): (Sums, ToolSet),
+        class: [u8; 32],
+    ) -> Roster {
+        let Sums { allow, mut challenged, confirm, depends, .. } = sums;
         for (_, covers) in
             self.tier_needs.iter().filter(|(t, _)| !inner.tiers.reaches(who.tier.as_deref(), t))
         {
-            refused.union(covers);
+            visible.subtract(covers);
         }
-        let mut visible = allow.clone();
-        for set in [&challenged, &confirm, &depends] {
-            visible.union(set);
-        }
-        visible.subtract(&refused);
         for (_, covers) in self.scope_needs.iter().filter(|(s, _)| !who.scopes.contains(s)) {
             challenged.union(covers);
         }
@@ -272,6 +331,16 @@ impl Compiled {
         let conditional = rest(depends, &[&challenged, &confirm, &callable]);
         let bits: Vec<u8> = visible.words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let shown = *blake3::hash(&bits).as_bytes();
-        Roster { visible, callable, challenged, confirm, conditional, class, shown, columns }
+        Roster { visible, callable, challenged, confirm, conditional, class, shown }
     }
+}
+
+/// The scopes that rules name, where some policy may challenge; else none need be looked at.
+fn named_scopes(inner: &Inner) -> Vec<Scope> {
+    let challenges = inner.rules.iter().any(|r| matches!(r.effect, Effect::Challenge(_)));
+    if !challenges && !inner.functions.iter().any(|f| f.phase == Phase::Decide) {
+        return Vec::new();
+    }
+    let named: BTreeSet<&Scope> = inner.rules.iter().flat_map(Rule::scopes).collect();
+    named.into_iter().cloned().collect()
 }

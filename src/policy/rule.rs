@@ -129,6 +129,14 @@ pub(super) enum CallerTest {
 }
 
 impl CallerTest {
+    /// The scopes that it looks at; nothing where it looks at something else.
+    fn scopes(&self) -> Option<&[Scope]> {
+        match self {
+            Self::Scopes(scopes) | Self::AnyScopes(scopes) | Self::UnlessScopes(scopes) => Some(scopes),
+            _ => None,
+        }
+    }
+
     pub(super) fn holds(&self, who: &Principal, tiers: &Tiers) -> bool {
         let fits = |globs: &[Glob], text: &str| globs.iter().any(|g| g.matches(text));
         match self {
@@ -222,6 +230,20 @@ impl Rule {
                 Effect::Challenge(scopes) => !scopes.iter().all(|s| who.scopes.contains(s)),
                 _ => true,
             }
+    }
+
+    /// Whether the caller could be concerned if it held other scopes.
+    pub(super) fn could_concern(&self, who: &Principal, tiers: &Tiers) -> bool {
+        self.caller.iter().filter(|t| t.scopes().is_none()).all(|t| t.holds(who, tiers))
+    }
+
+    /// Every scope that it looks at in callers or asks them for.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Scope> {
+        let asked = match &self.effect {
+            Effect::Challenge(scopes) => scopes.as_slice(),
+            _ => &[],
+        };
+        self.caller.iter().filter_map(CallerTest::scopes).flatten().chain(asked)
     }
 
     /// Whether the arguments fit; `None` where the rule asks for arguments and none are known.

@@ -13,6 +13,7 @@ use super::owned::Ledger;
 use super::principal::Principal;
 use super::roster::{Compiled, Roster};
 use super::rule::Rule;
+use super::sums::{STEPS_MAX, with_scopes};
 use super::tables::PolicyTables;
 use super::tier::Tiers;
 use super::views::{CallerRead, ToolFacts};
@@ -135,8 +136,8 @@ impl PolicySet {
         if rules.into_iter().any(|(i, r)| compiled.covers(i, no) && r.concerns(who, &self.0.tiers)) {
             return true;
         }
-        let roster = compiled.roster(&self.0, catalog, who);
-        roster.columns.iter().any(|c| c.outcome(no.index()).is_none_or(|o| o.vote == Vote::Depends))
+        let columns = compiled.columns_of(&self.0, catalog, who).0;
+        columns.iter().any(|c| c.outcome(no.index()).is_none_or(|o| o.vote == Vote::Depends))
     }
 
     pub(super) fn compiled(&self, catalog: &Catalog) -> Arc<Compiled> {
@@ -201,6 +202,41 @@ impl PolicySet {
         arguments: Option<&Object>,
         seen: &mut dyn FnMut(&'static str, &Outcome),
     ) -> Ballot {
+        let ballot = self.votes(catalog, who, (no, tool), arguments, seen);
+        match ballot.only_challenged() {
+            Some(scopes) if !self.opens(catalog, &with_scopes(who, scopes), (no, tool), arguments, 1) => {
+                ballot.without_challenge()
+            }
+            _ => ballot,
+        }
+    }
+
+    /// Whether something speaks for a tool once a caller has come back with the scopes that it was asked for: the
+    /// same question as `Compiled::shown`, of one tool and with arguments.
+    fn opens(
+        &self,
+        catalog: &Catalog,
+        who: &Principal,
+        (no, tool): (ToolNo, &Tool),
+        arguments: Option<&Object>,
+        step: usize,
+    ) -> bool {
+        let ballot = self.votes(catalog, who, (no, tool), arguments, &mut |_, _| {});
+        match ballot.only_challenged() {
+            Some(_) if step >= STEPS_MAX => false,
+            Some(scopes) => self.opens(catalog, &with_scopes(who, scopes), (no, tool), arguments, step + 1),
+            None => ballot.is_open(),
+        }
+    }
+
+    fn votes(
+        &self,
+        catalog: &Catalog,
+        who: &Principal,
+        (no, tool): (ToolNo, &Tool),
+        arguments: Option<&Object>,
+        seen: &mut dyn FnMut(&'static str, &Outcome),
+    ) -> Ballot {
         let inner = &*self.0;
         let compiled = self.compiled(catalog);
         let mut ballot = Ballot::default();
@@ -218,10 +254,10 @@ impl PolicySet {
             }
         }
         if inner.tool_functions().next().is_some() {
-            let roster = compiled.roster(&self.0, catalog, who);
+            let columns = compiled.columns_of(&self.0, catalog, who).0;
             let mut question: Option<Question> = None;
             for (index, function) in inner.tool_functions().enumerate() {
-                let kept = roster.columns.get(index).and_then(|c| c.outcome(no.index()));
+                let kept = columns.get(index).and_then(|c| c.outcome(no.index()));
                 match kept {
                     Some(outcome) if outcome.vote != Vote::Depends || arguments.is_none() => {
                         cast(function.phase.name(), outcome);

@@ -133,8 +133,8 @@ fn the_contracts_example_decides_as_it_reads() {
 
     assert_eq!(
         visible(&set, &catalog, &nobody),
-        ["ci.run", "deploy.prod"],
-        "confirm and challenge stand alone"
+        ["ci.run"],
+        "a confirm stands alone; nobody is sent for a scope that is not enough"
     );
     assert_eq!(visible(&set, &catalog, &ops), ["ci.log", "ci.run", "deploy.prod"]);
     assert_eq!(
@@ -210,7 +210,8 @@ fn decide(caller, tool, args) {
     let bob = caller("bob", &[]);
     assert_eq!(
         decide(&set, &catalog, &bob, "deploy.prod", json!({})),
-        "challenge [\"ops:deploy\"] policies/f.rhai:9"
+        "NotAllowed :0",
+        "nor does it ask for what opens nothing"
     );
     assert_eq!(decide(&set, &catalog, &bob, "billing.pay", json!({})), "Hidden policies/f.rhai:2");
     assert_eq!(decide(&set, &catalog, &bob, "ci.log", json!({})), "NotAllowed :0");
@@ -407,7 +408,7 @@ fn tables_of_docent_toml_are_rules_and_their_mistakes_are_told() {
         (set, diagnostics.to_string())
     };
     let (set, problems) = read(
-        "[[allow]]\nread_only = true\n\n[[allow]]\ntools = [\"ci.*\"]\nscopes = [\"ops:read\"]\nclaims = { team = [\"a\", \"b\"] }\n\n[[deny]]\ntags = [\"money\"]\nreason = \"no money\"\n\n[[challenge]]\nrequire = [\"x:y\"]\nupstreams = [\"deploy\"]\n",
+        "[[allow]]\nread_only = true\n\n[[allow]]\ntools = [\"ci.*\"]\nscopes = [\"ops:read\"]\nclaims = { team = [\"a\", \"b\"] }\n\n[[deny]]\ntags = [\"money\"]\nreason = \"no money\"\n\n[[challenge]]\nrequire = [\"x:y\"]\nupstreams = [\"deploy\"]\n\n[[allow]]\ntools = [\"deploy.*\"]\nscopes = [\"x:y\"]\n",
     );
     assert_eq!(problems, "");
     let catalog = sample();
@@ -426,6 +427,49 @@ fn tables_of_docent_toml_are_rules_and_their_mistakes_are_told() {
         "`deny[0].scopes` is an empty list",
     ] {
         assert!(problems.contains(expected), "{problems}");
+    }
+}
+
+/// Seed 003: never a challenge for a hidden target; and what no scope would open is hidden.
+#[test]
+fn a_challenge_shows_what_its_scopes_would_open_and_nothing_else() {
+    let text = r#"
+fn decide(caller, tool, args) {
+  if tool.matches("ci.*") {
+    if !caller.has_scope("a") { return challenge(["a"]); }
+    if !caller.has_scope("b") { return challenge(["b"]); }
+    return if caller.claims.team == "x" { allow() } else { abstain() };
+  }
+  if tool.matches("deploy.*") { return challenge(["n" + caller.scopes.len()]); }
+  if tool.matches("vault.*") {
+    return if args.open == true && caller.has_scope("a") { allow() } else { challenge(["a"]) };
+  }
+  challenge(["a"])
+}
+"#;
+    let rules =
+        "fn rules(p) { p.hide().upstream(\"billing\").scopes([\"a\"]); p.allow().upstream(\"billing\"); }";
+    let (set, catalog) = (load(&[("f.rhai", text), ("r.rhai", rules)]), sample());
+    let mut ann = caller("ann", &[]);
+    let shown = |who: &Principal| visible(&set, &catalog, who);
+    // `billing` is allowed and challenged: that it would be hidden from a caller with more is no ground to hide it now.
+    assert_eq!(shown(&ann), ["billing.pay", "vault.read"]);
+    assert_eq!(decide(&set, &catalog, &ann, "ci.log", json!({})), "NotAllowed :0");
+    assert_eq!(decide(&set, &catalog, &ann, "deploy.prod", json!({})), "NotAllowed :0", "asks for ever more");
+    let asked = "challenge [\"a\"] policies/f.rhai:10";
+    assert_eq!(decide(&set, &catalog, &ann, "vault.read", json!({"open": true})), asked);
+    assert_eq!(decide(&set, &catalog, &ann, "vault.read", json!({"open": false})), "NotAllowed :0");
+    // Another caller of the same scopes, whom the same steps lead in: no answer of ann's is used for it.
+    ann.claims = std::sync::Arc::new(json!({"team": "x"}).as_object().unwrap().clone());
+    assert_eq!(shown(&ann), ["billing.pay", "ci.log", "ci.run", "vault.read"]);
+    assert_eq!(decide(&set, &catalog, &ann, "ci.log", json!({})), "challenge [\"a\"] policies/f.rhai:4");
+    let half = Principal { scopes: scopes(&["a"]).into_iter().collect(), ..ann.clone() };
+    assert_eq!(decide(&set, &catalog, &half, "ci.log", json!({})), "challenge [\"b\"] policies/f.rhai:5");
+    // Rules alone, of callers that differ only in what stands beside the scopes.
+    let rules = "fn rules(p) {\n  p.allow().tags([\"ci\"]).scopes([\"a\", \"b\"]).subject(\"ann\");\n  p.challenge([\"a\"]).tags([\"ci\"]);\n}";
+    let set = load(&[("r.rhai", rules)]);
+    for (name, held, seen) in [("bob", "b", 0), ("ann", "c", 0), ("ann", "b", 4), ("ann", "a", 0)] {
+        assert_eq!(set.roster(&catalog, &caller(name, &[held])).visible.count(), seen, "{name} with {held}");
     }
 }
 

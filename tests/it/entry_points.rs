@@ -87,7 +87,7 @@ const COMMANDS: &str = "kind = \"command\"\n\
     input_schema = { type = \"object\", required = [\"file\"], properties = { file = { type = \"string\" } } }\n\
     run = [\"wc\", \"-c\", \"{file}\"]\n";
 const POLICY: &str = "fn rules(p) {\n  p.allow();\n  p.hide().tags([\"hidden\"]);\n  p.deny(\"no lighthouse\").tags([\"denied\"]);\n}\n\
-    fn agent_visible(caller, agent) { agent.id != \"hiddn\" }\n\
+    fn agent_visible(caller, agent) { agent.id != \"hiddn\" && agent.id != \"alone\" }\n\
     fn agent_open(caller, agent) { if agent.id == \"denyd\" { deny(\"no lighthouse\") } else { allow() } }\n";
 
 /// Words that stand only in what is hidden or denied.
@@ -278,9 +278,8 @@ impl Bobs {
 
 /// An id as long, of the same letters, that nothing has.
 fn unlike(id: &str) -> String {
-    let (kind, rest) = id.split_once('_').unwrap();
-    let rest: String = rest.chars().rev().collect();
-    let made = format!("{kind}_{rest}");
+    let (head, tail) = id.split_at(id.len() - 12);
+    let made = format!("{head}{}", tail.chars().rev().collect::<String>());
     assert_ne!(made, id);
     made
 }

@@ -194,6 +194,85 @@ fn coverage_names_the_rules_and_functions_that_no_case_reached() {
     assert!(json_of(&home, &["test", "--json"]).get("coverage").is_none());
 }
 
+#[test]
+fn cases_reach_what_is_withheld_and_who_opens_agents() {
+    let home = home(
+        "fn rules(p) { p.allow(); }\n\
+         fn redact(caller, tool) { if tool.id == \"u.read\" && !(\"see:mail\" in caller.scopes) { [\"mail\", \"/owner/phone\"] } else { [] } }\n\
+         fn agent_visible(caller, agent) { agent.id != \"secret\" }\n\
+         fn agent_open(caller, agent) { if agent.id == \"deploy\" { challenge([\"ops:deploy\"]) } else if agent.id == \"old\" { deny(\"retired\") } else { allow() } }\n",
+    );
+    let cases = |more: &str| {
+        home.write(
+            "policies/cases/a.yaml",
+            &format!(
+                "agents: [{{ id: open }}, {{ id: deploy }}, {{ id: old }}, {{ id: secret }}]\n\
+                 callers: {{ v: {{}}, w: {{ scopes: [\"see:mail\"] }} }}\ncases:\n{more}"
+            ),
+        );
+    };
+    cases(
+        "- { name: a, caller: v, tool: u.read, redact: [mail, /owner/phone] }\n\
+           - { name: b, caller: w, tool: u.read, expect: permit, redact: [] }\n\
+           - { name: c, caller: v, agents: [open, deploy, old] }\n\
+           - { name: d, caller: v, agent: deploy, expect: challenge, scopes: [\"ops:deploy\"], seen: true }\n\
+           - { name: e, caller: v, agent: old, expect: deny, reason: retired }\n\
+           - { name: f, caller: v, agent: secret, expect: deny, seen: false }\n\
+           - { name: g, caller: v, agent: open, expect: permit }\n",
+    );
+    let told = json_of(&home, &["test", "--coverage", "--json"]);
+    assert_eq!((&told["passed"], &told["failed"]), (&json!(7), &json!(0)), "{told}");
+    assert_eq!(told["coverage"]["policy"]["functions"]["missing"], json!([]), "{told}");
+    cases(
+        "- { name: a, caller: v, tool: u.read, redact: [name] }\n\
+               - { name: b, caller: v, agents: [secret] }\n\
+               - { name: c, caller: v, agent: old, expect: permit }\n\
+               - { name: d, caller: v, agent: none, expect: permit }\n",
+    );
+    let (_, out, _) = run(home.path(), &["test"]);
+    for line in [
+        "- redact: name is not",
+        "+ redact: mail is, and is not expected",
+        "- agents: secret is not",
+        "+ agents: deploy is, and is not expected",
+        "+ expect: deny (at policies/p.rhai:4: retired)",
+        "there is no agent `none`",
+    ] {
+        assert!(out.contains(line), "{line} is not in\n{out}");
+    }
+}
+
+#[test]
+fn resources_and_prompts_are_explained_by_the_names_people_know() {
+    let home = home(STRICTER);
+    let pack = std::fs::read_to_string(home.path().join("scripts/u/upstream.toml")).unwrap();
+    let offers = "[[resource]]\nuri = \"u://note/{id}\"\nname = \"note\"\ntags = [\"ci\"]\ntext = \"{id}\"\n\
+                  [[prompt]]\nid = \"ask\"\ntags = [\"hidden\"]\ntext = \"Ask.\"\n";
+    home.write("scripts/u/upstream.toml", &format!("{pack}\n{offers}"));
+    home.write(
+        "policies/q.rhai",
+        "fn rules(p) {\n  p.allow().tags([\"ci\"]);\n  p.hide().tags([\"hidden\"]);\n  p.deny(\"not this one\").tags([\"ci\"]).when_arg(\"/id\", \"7\");\n}\n",
+    );
+    let explain = |name: &str| json_of(&home, &["policy", "explain", name, "--json"]);
+    assert_eq!(explain("u://note/1")["decision"], "permit");
+    let denied = explain("u://note/7");
+    assert_eq!(
+        (&denied["decision"], &denied["rule"]),
+        (&json!("deny"), &json!({"file": "policies/q.rhai", "line": 4}))
+    );
+    let hidden = explain("u_ask");
+    assert_eq!((&hidden["decision"], &hidden["visible"]), (&json!("deny"), &json!(false)));
+    let (code, _, err) = run(home.path(), &["policy", "explain", "u://none"]);
+    assert!(code == 1 && err.contains("there is no tool, resource or prompt `u://none`"), "{err}");
+    let rows = json_of(&home, &["policy", "matrix", "--json"]);
+    assert_eq!(rows[0]["resources"], json!({"u://note/{id}": "callable"}), "{rows}");
+    assert_eq!(rows[0]["prompts"], json!({}));
+    let (_, out, _) = run(home.path(), &["policy", "matrix"]);
+    let line =
+        |name: &str| out.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{out}")).to_owned();
+    assert!(line("u://note/{id}").contains("callable") && line("u_ask").contains("hidden"), "{out}");
+}
+
 /// facts on peers, part E: what users of other gateways ran into.
 #[test]
 fn policies_that_lie_elsewhere_do_not_load_or_say_why_they_deny() {

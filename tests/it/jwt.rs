@@ -197,9 +197,10 @@ fn rights_are_those_of_the_agent_the_user_and_the_token_together() {
     let list =
         |subject: &str, scope: &str, more: Value| tools(&server.url, &issuer.token(subject, scope, &more));
     assert_eq!(list("alice", "u:use", json!({})), ["u_deploy", "u_read"]);
-    // A challenge shows what it asks for, so `u_deploy` stays in sight.
-    assert_eq!(list("alice", "other", json!({})), ["u_deploy"], "the token does not have it");
-    assert_eq!(list("bob", "u:use other", json!({})), ["u_deploy"], "the user does not have it");
+    // `u_deploy` asks for a scope, which would not be enough: nobody is sent for it.
+    let none: [&str; 0] = [];
+    assert_eq!(list("alice", "other", json!({})), none, "the token does not have it");
+    assert_eq!(list("bob", "u:use other", json!({})), none, "the user does not have it");
     assert_eq!(list("alice", "u:use", json!({"agent": "reader"})), ["u_read"], "the agent does not have it");
     let token = issuer.token("alice", "u:use", &json!({"agent": "reader"}));
     let hidden = send(&server.url, &token, "tools/call", json!({"name": "u_deploy", "arguments": {}}));
