@@ -213,7 +213,11 @@ mod tests {
 
     #[test]
     fn other_scopes_of_a_challenge_are_a_change() {
-        let rules = |scope: &str| format!("fn rules(p) {{ p.challenge([\"{scope}\"]).tool(\"ci.run\"); }}");
+        let rules = |scope: &str| {
+            format!(
+                "fn rules(p) {{ p.allow().tool(\"ci.run\"); p.challenge([\"{scope}\"]).tool(\"ci.run\"); }}"
+            )
+        };
         let found = compare(&rules("a"), &rules("b"), &caller("a", &[]));
         assert_eq!((found.changed.len(), found.changed[0].detail.as_str()), (1, "a → b"));
     }

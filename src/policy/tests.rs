@@ -456,7 +456,7 @@ fn decide(caller, tool, args) {
     assert_eq!(shown(&ann), ["billing.pay", "vault.read"]);
     assert_eq!(decide(&set, &catalog, &ann, "ci.log", json!({})), "NotAllowed :0");
     assert_eq!(decide(&set, &catalog, &ann, "deploy.prod", json!({})), "NotAllowed :0", "asks for ever more");
-    let asked = "challenge [\"a\"] policies/f.rhai:10";
+    let asked = "challenge [\"a\", \"vault:list\", \"vault:read\"] policies/f.rhai:10";
     assert_eq!(decide(&set, &catalog, &ann, "vault.read", json!({"open": true})), asked);
     assert_eq!(decide(&set, &catalog, &ann, "vault.read", json!({"open": false})), "NotAllowed :0");
     // Another caller of the same scopes, whom the same steps lead in: no answer of ann's is used for it.

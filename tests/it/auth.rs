@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::check::run;
-use crate::support::{TestHome, TestServer, http, pipe, rpc};
+use crate::support::{TestHome, TestServer, docent, http, pipe, rpc};
 
 const PACK: &str =
     "kind = \"command\"\n[[tool]]\nid = \"hi\"\ndescription = \"Says hi.\"\nrun = [\"echo\", \"hi\"]\n";
@@ -165,9 +165,9 @@ fn refused_tokens_and_reads_are_recorded_without_flooding_the_log() {
     let stopped = std::process::Command::new("kill").arg(server.id().to_string()).status().unwrap();
     assert!(stopped.success());
     server.ended();
-    let data = server.data().to_str().unwrap().to_owned();
-    let (code, out, err) = run(home.path(), &["audit", "tail", "--json", "--data", &data]);
-    assert_eq!(code, 0, "{err}");
+    let mut tail = docent();
+    tail.args(["audit", "tail", "--json", "--home"]).arg(home.path()).arg("--data").arg(server.data());
+    let out = String::from_utf8(tail.output().unwrap().stdout).unwrap();
     let records: Vec<Value> = serde_json::from_str(&out).unwrap();
     let of = |kind: &str| records.iter().filter(|r| r["kind"] == kind).collect::<Vec<_>>();
     let refused = of("unauthenticated");

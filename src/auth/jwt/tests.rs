@@ -250,6 +250,30 @@ async fn a_bad_token_is_refused_with_its_reason_and_without_its_content() {
 }
 
 #[tokio::test]
+async fn one_audience_of_several_is_enough_and_clocks_may_differ_by_the_skew() {
+    let ours = Signer::ed();
+    let world = World::new(&[ours.jwk("k")]);
+    let now = world.now();
+    for (name, value, taken) in [
+        ("aud", json!(["https://other.example", AUDIENCE]), true),
+        ("aud", json!(["https://other.example"]), false),
+        ("aud", json!([]), false),
+        ("exp", json!(now - 59), true),
+        ("exp", json!(now - 60), false),
+        ("nbf", json!(now + 60), true),
+        ("iat", json!(now + 60), true),
+        ("iat", json!(now + 61), false),
+        ("scope", json!(["ops:read", "repo:read"]), true),
+    ] {
+        let mut claims = world.claims();
+        claims[name] = value.clone();
+        let who = world.who(&ours.token(&ed("k"), &claims)).await;
+        assert_eq!(who.is_ok(), taken, "{name} = {value}: {who:?}");
+        assert!(who.is_err() || scopes(&who.unwrap()) == ["ops:read", "repo:read"], "{name} = {value}");
+    }
+}
+
+#[tokio::test]
 async fn neither_no_signature_nor_a_shared_secret_is_one() {
     let ours = Signer::rsa();
     let world =
