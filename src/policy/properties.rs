@@ -127,7 +127,7 @@ fn model(rules: &[Sketch], who: &Principal, tool: &Tool, arguments: Option<&Valu
     match () {
         () if any(1) => Standing::Hidden,
         () if any(2) => Standing::Denied,
-        () if !any(0) && !any(4) && !maybe && !(any(3) && opens(rules, who, tool, arguments)) => {
+        () if !(any(0) || any(4) || maybe || any(3) && opens(rules, who, tool, arguments)) => {
             Standing::NotAllowed
         }
         () if tool.tier.as_ref().is_some_and(|t| !reaches(who, t)) => Standing::Tier,

@@ -87,7 +87,7 @@ mod tests {
             id: id.to_string(),
         };
         store.created(thing("bob", 1), 0).await.unwrap();
-        for n in 0..=OWNED_PER_CALLER_MAX as u64 {
+        for n in 0..=u64::try_from(OWNED_PER_CALLER_MAX).unwrap() {
             store.created(thing("alice", n), n).await.unwrap();
         }
         let kept = store.owned().await.unwrap();
