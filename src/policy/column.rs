@@ -159,6 +159,8 @@ pub(super) struct Filled {
     pub(super) column: Column,
     pub(super) reads: BTreeSet<CallerRead>,
     pub(super) complete: bool,
+    /// How often the function ran for it.
+    pub(super) runs: usize,
 }
 
 struct Filling<'a> {
@@ -183,7 +185,7 @@ pub(super) fn fill(
 ) -> Filled {
     let Some(first) = table.tools.first() else {
         let column = Column { outcomes: Vec::new(), of_tool: Vec::new() };
-        return Filled { column, reads: BTreeSet::new(), complete: true };
+        return Filled { column, reads: BTreeSet::new(), complete: true, runs: 0 };
     };
     let question = Question {
         who: Arc::clone(who),
@@ -209,6 +211,7 @@ pub(super) fn fill(
         column: Column { outcomes: filling.outcomes, of_tool },
         reads: filling.reads,
         complete: filling.complete,
+        runs: filling.runs,
     }
 }
 

@@ -156,3 +156,44 @@ fn an_explanation_shows_the_text_that_was_asked_about() {
         (&"u1.n1".into(), &"ann".into())
     );
 }
+
+/// What a roster of functions costs is how often they run: a few times for thousands of tools.
+#[test]
+fn thousands_of_tools_take_few_runs_where_fields_are_asked() {
+    let catalog = catalog(
+        (0..3_000)
+            .map(|n| {
+                tool(&format!("u{}.n{n}", n % 60), |t| {
+                    t.category = format!("c{}", n % 25).into();
+                    t.tags = [format!("t{}", n % 97), format!("x{}", n % 41)]
+                        .map(Into::into)
+                        .into_iter()
+                        .collect();
+                    t.annotations.read_only = Some(n % 3 == 0);
+                })
+            })
+            .collect(),
+    );
+    let asked = r#"
+fn visible(caller, tool) { tool.category != "c3" || "a" in caller.scopes }
+fn decide(caller, tool, args) {
+  if tool.id.starts_with("u1") {
+    return if tool.annotations.read_only { allow() } else { challenge(["a"]) };
+  }
+  if "t10" in tool.tags && tool.upstream != "u7" { return allow(); }
+  if tool.tags.contains("x4") && args.target == "prod" { return deny("no"); }
+  abstain()
+}
+"#;
+    let runs = |text: &str| {
+        let set = load(&[("a.rhai", text)]);
+        let table = super::column::ToolTable::of(&catalog);
+        let (who, tiers) = (std::sync::Arc::new(caller("ann", &[])), std::sync::Arc::default());
+        let filled = set.inner().tool_functions().map(|f| super::column::fill(f, &who, &tiers, &table).runs);
+        filled.sum::<usize>()
+    };
+    assert!((5..=12).contains(&runs(asked)), "{}", runs(asked));
+    // One text that is held is one run for each of its values, and no more.
+    let held = runs("fn visible(caller, tool) { let c = tool.category; c.len() > 2 }");
+    assert_eq!(held, 25);
+}

@@ -243,6 +243,12 @@ impl Compiled {
         // Without a thread there are no columns, and a function without a column counts as failed.
         let Ok(filled) = filled else { return (Vec::new(), false) };
         let complete = filled.iter().all(|f| f.complete);
+        let runs: usize = filled.iter().map(|f| f.runs).sum();
+        tracing::debug!(
+            policy.functions = filled.len(),
+            policy.runs = runs,
+            "policies were asked about every tool"
+        );
         let mut reads = self.reads.write().unwrap_or_else(PoisonError::into_inner);
         let columns = filled.into_iter().map(|f| {
             reads.extend(f.reads);

@@ -94,10 +94,8 @@ pub struct Report {
 
 /// The figures of one question: its groups against the ids found, best first.
 pub fn metrics(groups: &[Vec<String>], ranked: &[&str]) -> Metrics {
-    let ranks: Vec<Option<usize>> = groups
-        .iter()
-        .map(|group| ranked.iter().position(|id| group.iter().any(|g| g == id)))
-        .collect();
+    let ranks: Vec<Option<usize>> =
+        groups.iter().map(|group| ranked.iter().position(|id| group.iter().any(|g| g == id))).collect();
     if ranks.is_empty() {
         return Metrics::default();
     }
@@ -208,7 +206,10 @@ mod tests {
         assert!((report.all.metrics.recall_at_1 - 0.5).abs() < 1e-12);
         assert!((report.mean_of_sets.recall_at_1 - 2.0 / 3.0).abs() < 1e-12);
         let [recall, ..] = report.per_set["l"].intervals;
-        assert!(recall.low <= 1.0 / 3.0 && recall.high >= 1.0 / 3.0 && recall.low < recall.high, "{recall:?}");
+        assert!(
+            recall.low <= 1.0 / 3.0 && recall.high >= 1.0 / 3.0 && recall.low < recall.high,
+            "{recall:?}"
+        );
         assert_eq!(super::report(&results), report, "the same input gives the same intervals");
     }
 }
