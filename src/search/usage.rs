@@ -243,3 +243,39 @@ fn stems(words: &[String], analyzer: &mut Analyzer) -> Vec<String> {
 fn float(ms: u64) -> f64 {
     ms as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: UsageWeights = UsageWeights {
+        neighbours: 3.0,
+        begins: 0.2,
+        full: 0.6,
+        meaning: 0.5,
+        same: 0.2,
+        half_life_days: 60.0,
+    };
+
+    fn votes(near: &[(f32, u32, f32)]) -> Vec<(u32, f32)> {
+        let near =
+            near.iter().map(|(like, no, weight)| Near { like: *like, tool: ToolNo(*no), weight: *weight });
+        let rounded = |(tool, vote): (ToolNo, f32)| (tool.0, (vote * 1000.0).round() / 1000.0);
+        tally(near.collect(), &SETTINGS).into_iter().map(rounded).collect()
+    }
+
+    #[test]
+    fn a_vote_grows_with_likeness_and_only_the_very_same_search_has_a_whole_one() {
+        assert_eq!(votes(&[(1.0, 7, 1.0)]), [(7, 1.0)]);
+        assert_eq!(votes(&[(0.6, 7, 1.0)]), [(7, 0.92)]);
+        assert_eq!(votes(&[(0.4, 7, 1.0)]), [(7, 0.44)]);
+        assert_eq!(votes(&[(0.4, 7, 0.5)]), [(7, 0.22)], "an old run, or a search that was rephrased");
+        assert_eq!(votes(&[]), []);
+    }
+
+    #[test]
+    fn several_runs_outvote_a_single_one_and_only_the_nearest_vote() {
+        assert_eq!(votes(&[(0.4, 1, 1.0), (0.4, 2, 1.0), (0.4, 2, 1.0)]), [(1, 0.44), (2, 0.686)]);
+        assert_eq!(votes(&[(0.5, 1, 1.0), (0.5, 1, 1.0), (0.5, 1, 1.0), (0.4, 2, 1.0)]).len(), 1);
+    }
+}
