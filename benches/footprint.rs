@@ -1,7 +1,7 @@
 //! What `docent serve` takes with a catalog of 10,000 real tools: time to the first list, a full list, memory.
 //!
 //! `cargo bench --bench footprint` starts it as a process of its own on the core of the shared catalog
-//! (`DOCENT_SHARED`). `JOBS=10000 cargo bench --bench footprint` measures that many jobs that wait for a slot instead, and
+//! (`DOCENT_SHARED`). `JOBS=9900 cargo bench --bench footprint` measures that many jobs that wait for a slot instead, and
 //! what 1,000 long polls of one take. Budgets stand in `benches/README.md`.
 #![expect(
     clippy::unwrap_used,
