@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group};
 use docent::call::{ReplyBody, UpstreamReply};
 use docent::catalog::Tool;
 use docent::diagnostic::{Diagnostics, SourceFile};
@@ -15,6 +15,7 @@ use docent::id::{ToolId, UpstreamId};
 use docent::json::Object;
 use docent::projection::{CallFacts, PackSources, Projection, ProjectionSpec, Projector, ResultBudget};
 use docent::schema::{SchemaText, Validators};
+use docent::script::stack;
 use docent::settings;
 use serde_json::{Value, json};
 
@@ -100,4 +101,12 @@ fn projection(c: &mut Criterion) {
 }
 
 criterion_group!(benches, projection);
-criterion_main!(benches);
+
+/// Measures on a thread with a deep stack, as those of the server are: elsewhere a script waits for one.
+fn main() {
+    let measured = stack::run(|| {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    });
+    measured.unwrap();
+}

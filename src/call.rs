@@ -148,6 +148,18 @@ impl ToolError {
         }
     }
 
+    /// The envelope of seed 001 around it, for tools that have none of their own: `operation` is the tool's name.
+    pub fn envelope(&self, operation: &str, correlation_id: &str) -> Value {
+        serde_json::json!({
+            "ok": false,
+            "operation": operation,
+            "error": self,
+            "warnings": [],
+            "truncated": false,
+            "correlation_id": correlation_id,
+        })
+    }
+
     /// Marks it as safe to retry.
     #[must_use]
     pub fn retryable(mut self) -> Self {

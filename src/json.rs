@@ -1,7 +1,9 @@
 //! Bounded JSON: the only place that turns bytes into values. Byte and depth ceilings, canonical bytes,
 //! exact encoded length, cuts at character boundaries, capped file reads.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,37 +75,83 @@ impl PartialEq for JsonText {
 
 impl Eq for JsonText {}
 
-/// The first integer of a JSON text that no 64-bit type holds: as a value it would become another number.
-pub fn wide_integer(text: &str) -> Option<&str> {
-    let bytes = text.as_bytes();
-    if !has_digits(bytes, WIDE_DIGITS) {
-        return None;
-    }
-    let (mut at, mut quoted) = (0, false);
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'\\' if quoted => at += 1,
-            b'"' => quoted = !quoted,
-            b'-' | b'0'..=b'9' if !quoted => {
-                let number = text.get(at..)?;
-                let end = number.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E'));
-                let number = number.get(..end.unwrap_or(number.len()))?;
-                let whole = !number.contains(['.', 'e', 'E']);
-                if whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
-                    return Some(number);
-                }
-                at += number.len();
-                continue;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    None
+/// The first number of a JSON text that would become another one as a value: an integer that no 64-bit type
+/// holds, or a decimal with more digits than its nearest double can give back (RFC 8259 §6 warns of both).
+pub fn inexact_number(text: &str) -> Option<&str> {
+    inexact_numbers(text).next().and_then(|at| text.get(at))
 }
 
-/// Digits of the shortest integer that 64 bits may not hold.
-const WIDE_DIGITS: usize = 19;
+/// A JSON text in which such numbers stand as texts, digit for digit: for places that write numbers as texts anyway.
+pub fn quote_inexact(text: &str) -> Cow<'_, str> {
+    let (mut out, mut from) = (String::new(), 0);
+    for at in inexact_numbers(text) {
+        out.push_str(text.get(from..at.start).unwrap_or_default());
+        out.push('"');
+        out.push_str(text.get(at.clone()).unwrap_or_default());
+        out.push('"');
+        from = at.end;
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(out)
+}
+
+fn inexact_numbers(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = text.as_bytes();
+    let has_power = |w: &[u8]| matches!(w, [b'0'..=b'9', b'e' | b'E']);
+    let is_suspect = has_digits(bytes, LONG_DIGITS) || bytes.windows(2).any(has_power);
+    let (mut at, mut quoted) = (if is_suspect { 0 } else { bytes.len() }, false);
+    std::iter::from_fn(move || {
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'\\' if quoted => at += 1,
+                b'"' => quoted = !quoted,
+                b'-' | b'0'..=b'9' if !quoted => {
+                    let begin = at;
+                    let in_number = |b: &u8| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                    at += bytes.iter().skip(at).take_while(|b| in_number(b)).count();
+                    if text.get(begin..at).is_some_and(|number| !is_exact(number)) {
+                        return Some(begin..at);
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        None
+    })
+}
+
+/// Whether a number comes back from a value as the same decimal, however it is written.
+fn is_exact(number: &str) -> bool {
+    if !number.contains(['.', 'e', 'E']) {
+        return number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
+    }
+    // Rust writes the shortest decimal that reads back as the same double.
+    number.parse::<f64>().is_ok_and(|value| value.is_finite() && decimal(number) == decimal(&format!("{value:e}")))
+}
+
+/// A decimal as its digits without outer zeros and the power of ten of a point before them.
+fn decimal(number: &str) -> (String, i64) {
+    let number = number.trim_start_matches('-');
+    let (mantissa, power) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{part}");
+    let significant = digits.trim_start_matches('0');
+    if significant.is_empty() {
+        return (String::new(), 0);
+    }
+    let zeros = digits.len() - significant.len();
+    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX) - i64::try_from(zeros).unwrap_or(i64::MAX);
+    let power = power.parse::<i64>().unwrap_or(i64::MAX);
+    (significant.trim_end_matches('0').to_owned(), power.saturating_add(point))
+}
+
+/// A number of more than 15 digits, which any double holds, has at least so many in a row on one side of its point.
+const LONG_DIGITS: usize = 8;
 
 /// Whether `run` digits stand in a row: one look at every `run`-th byte tells where there are none.
 fn has_digits(bytes: &[u8], run: usize) -> bool {
@@ -278,16 +326,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_beyond_64_bits_are_found_and_nothing_else() {
-        for fits in
-            ["18446744073709551615", "-9223372036854775808", "1e400", "0.12345678901234567890123", "{}"]
-        {
-            assert_eq!(wide_integer(fits), None, "{fits}");
+    fn numbers_that_would_become_others_are_found_and_nothing_else() {
+        for fits in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "{}",
+            "0.1",
+            "-0.10",
+            "1.0",
+            "1e2",
+            "12.5E-3",
+            "0.30000000000000004",
+            "123456789.123456",
+            "0e5",
+            "00000000.0",
+            "1e22",
+        ] {
+            assert_eq!(inexact_number(fits), None, "{fits}");
         }
+        for other in [
+            "18446744073709551616",
+            "1e400",
+            "1e-400",
+            "0.12345678901234567890123",
+            "123456789.1234567891",
+            "3.141592653589793238",
+            "1.00000000000000000001",
+        ] {
+            assert_eq!(inexact_number(other), Some(other));
+        }
+        assert_eq!(
+            quote_inexact(r#"[1,3.141592653589793238,"18446744073709551616",18446744073709551616]"#),
+            r#"[1,"3.141592653589793238","18446744073709551616","18446744073709551616"]"#
+        );
+        assert!(matches!(quote_inexact("[1,2.5]"), Cow::Borrowed(_)));
         let quoted = r#"{"99999999999999999999":"\"99999999999999999999","b":1}"#;
-        assert_eq!(wide_integer(quoted), None);
+        assert_eq!(inexact_number(quoted), None);
         let wide = r#"{"a":[1,-9223372036854775809],"b":18446744073709551616}"#;
-        assert_eq!(wide_integer(wide), Some("-9223372036854775809"));
+        assert_eq!(inexact_number(wide), Some("-9223372036854775809"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_number_that_passes_is_changed(number in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?") {
+            if inexact_number(&number).is_none() {
+                let value: Value = serde_json::from_str(&number).unwrap();
+                prop_assert_eq!(decimal(&to_text(&value)), decimal(&number));
+            }
+        }
+
+        #[test]
+        fn every_double_passes(value in any::<f64>()) {
+            let text = to_text(&value);
+            prop_assert_eq!(inexact_number(&text), None, "{}", text);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Pure: a projection reads the arguments, the reply and the call's facts, and nothing else. A projection
 //! that faults fails the call; it is never skipped.
 
+mod accept;
 mod api;
 mod ask;
 mod bare;
@@ -10,6 +11,7 @@ mod compose;
 mod context;
 mod contract;
 mod coverage;
+mod document;
 mod engine;
 mod envelope;
 mod host;

@@ -36,7 +36,10 @@ impl Call {
         let opened = open::open(context, Reach::Upstreams)?;
         let request = opened.request(opened.caller(self.caller.as_deref())?);
         let answer = make(&opened, &request, &self.tool, arguments);
-        let outcome = settle(answer, &self.tool)?;
+        let mut outcome = settle(answer, &self.tool)?;
+        if self.json {
+            outcome = opened.gateway().told(&request, &self.tool, outcome);
+        }
         print(&mut context.out, outcome, &self.tool, self.json)
     }
 }
@@ -109,6 +112,12 @@ pub(super) fn arguments(text: &str) -> Result<Object, Failure> {
             .take(max)
             .read_to_end(&mut bytes)
             .map_err(|e| Failure::failed(format_args!("stdin cannot be read: {e}")))?;
+    }
+    if let Some(number) = std::str::from_utf8(&bytes).ok().and_then(json::inexact_number) {
+        let number = json::cut(number, 80);
+        return Err(Failure::Usage(format!(
+            "the number {number} has more digits than 64 bits hold: give it as a text, or with fewer digits"
+        )));
     }
     match json::parse(&bytes, limits::REQUEST_BODY_BYTES_MAX) {
         Ok(Value::Object(arguments)) => Ok(arguments),

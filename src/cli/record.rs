@@ -223,7 +223,7 @@ fn reply_value(
             let text = std::str::from_utf8(bytes).ok();
             let value: Option<Value> = text.and_then(|t| serde_json::from_str(t).ok());
             // A number that no value holds digit for digit stays in a file as it came.
-            let exact = text.is_none_or(|t| json::wide_integer(t).is_none());
+            let exact = text.is_none_or(|t| json::inexact_number(t).is_none());
             let (key, body) = match (text, value) {
                 (Some(_), Some(value)) if exact && bytes.len() <= INLINE_BYTES_MAX => ("body", clean(&value)),
                 (Some(text), None) if bytes.len() <= INLINE_BYTES_MAX => {
@@ -235,7 +235,7 @@ fn reply_value(
                 }
                 (Some(text), value) => {
                     let ending = if value.is_some() { "json" } else { "txt" };
-                    ("body_file", Value::from(save(ending, scrub(text).as_bytes())?))
+                    ("body_file", Value::from(save(ending, clean_text(text, value.as_ref()).as_bytes())?))
                 }
                 (None, _) => ("body_file", Value::from(save("bin", bytes)?)),
             };
@@ -248,6 +248,33 @@ fn reply_value(
     Ok(Value::Object(out))
 }
 
+/// The text of a body that stays digit for digit: without what looks like a secret, and without the texts that
+/// stand under a name that says so.
+fn clean_text(text: &str, value: Option<&Value>) -> String {
+    fn named<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| named(item, found)),
+            Value::Object(map) => map.iter().for_each(|(key, value)| match value {
+                Value::String(text) if is_secret(key) && !text.is_empty() => found.push(text),
+                other => named(other, found),
+            }),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    value.iter().for_each(|value| named(value, &mut found));
+    // The longest first: one may be a part of another.
+    found.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    let replaced = json::to_text(REPLACED);
+    found.iter().fold(scrub(text).into_owned(), |text, secret| text.replace(&json::to_text(secret), &replaced))
+}
+
+/// Whether what stands under a name is a secret.
+fn is_secret(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|part| lower.contains(part))
+}
+
 /// A value without secrets: what looks like one, and what stands under a name that says so.
 fn clean(value: &Value) -> Value {
     match value {
@@ -255,10 +282,8 @@ fn clean(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(clean).collect(),
         Value::Object(map) => {
             let member = |(key, value): (&String, &Value)| {
-                let lower = key.to_ascii_lowercase();
-                let named = SECRET_NAMES.iter().any(|name| lower.contains(name));
                 let value = match value {
-                    Value::String(text) if named && !text.is_empty() => Value::from(REPLACED),
+                    Value::String(text) if is_secret(key) && !text.is_empty() => Value::from(REPLACED),
                     other => clean(other),
                 };
                 (key.clone(), value)

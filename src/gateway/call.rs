@@ -318,6 +318,25 @@ fn with_key(view: &View, mut call: ToolCall) -> ToolCall {
     call
 }
 
+impl Gateway {
+    /// An outcome as its caller reads it: a failure in the envelope of the tool, where this caller may know of
+    /// it, under the name that its successes have (seed 001: `operation` is the tool's name, not a route).
+    /// `tool` is an id or a wire name.
+    pub fn told(&self, ctx: &RequestContext, tool: &str, outcome: ToolOutcome) -> ToolOutcome {
+        let ToolOutcome::Failed(error) = &outcome else { return outcome };
+        let view = View::of(self, ctx);
+        let Some((no, tool)) = view.find(tool) else { return outcome };
+        let projection = view.snapshot.plan(no).and_then(|plan| plan.projection.clone());
+        let own = projection.and_then(|projection| projection.failure(error, &ctx.correlation_id));
+        let envelope = own.unwrap_or_else(|| error.envelope(&tool.name, &ctx.correlation_id));
+        ToolOutcome::Completed(ToolResult {
+            structured: Some(JsonText::of(&envelope)),
+            is_error: true,
+            ..ToolResult::default()
+        })
+    }
+}
+
 /// What the caller reads of it. A script that called the tool wants an error itself, not in its envelope.
 fn answer(ctx: &RequestContext, came: Came, projection: Option<&Projection>) -> CallAnswer {
     match came {

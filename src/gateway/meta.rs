@@ -129,9 +129,11 @@ async fn run(
         record.tool(tool);
         return record.refused(e.field("/tool").into());
     }
+    let name = call.tool.clone();
     match gateway.call_in(ctx, &view, call, Reentry::by(via)).await {
         // A result is due here, not a protocol error.
         CallAnswer::UnknownTool => failure::not_found().into(),
+        CallAnswer::Outcome(outcome) => CallAnswer::Outcome(gateway.told(ctx, &name, outcome)),
         answer => answer,
     }
 }

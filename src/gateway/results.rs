@@ -231,9 +231,10 @@ impl Gateway {
             ));
         }
         *room -= text.len();
-        if let Some(number) = json::wide_integer(text) {
+        if let Some(number) = json::inexact_number(text) {
             return invalid(format!(
-                "The number {} in it does not fit 64 bits and would arrive as another one.",
+                "The number {} in it has more digits than 64 bits hold and would arrive as another one. Name a part \
+                 without it, or give the argument as a text.",
                 json::cut(number, 80)
             ));
         }

@@ -155,7 +155,8 @@ pub(super) struct Form {
     pub(super) is_canonical: bool,
 }
 
-/// The result of a call. `tool` is the name as the caller wrote it, for the envelope of a failure.
+/// The result of a call. `tool` is the name as the caller wrote it, for the envelope of a failure that
+/// [`crate::gateway::Gateway::told`] has not put into that of a tool.
 pub(super) fn tool_outcome(
     writer: &mut ResultWriter,
     Form { revision, is_canonical }: Form,
@@ -208,14 +209,7 @@ pub fn call_tool_result(tool: &str, correlation_id: &str, outcome: ToolOutcome) 
 
 /// The envelope of a failure (seed 001), for models as text and for programs as data.
 fn failure(tool: &str, correlation_id: &str, error: &ToolError) -> ToolResult {
-    let envelope = json!({
-        "ok": false,
-        "operation": tool,
-        "error": error,
-        "warnings": [],
-        "truncated": false,
-        "correlation_id": correlation_id,
-    });
+    let envelope = error.envelope(tool, correlation_id);
     ToolResult { structured: Some((&envelope).into()), is_error: true, ..ToolResult::default() }
 }
 

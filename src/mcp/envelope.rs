@@ -138,9 +138,10 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 /// Reads a raw value as an object whose depth is bounded.
 pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
     let bytes = raw.as_bytes();
-    if let Some(number) = json::wide_integer(raw) {
+    if let Some(number) = json::inexact_number(raw) {
         return Err(RpcError::invalid_params(format!(
-            "the number {} in `arguments` does not fit 64 bits and would arrive as another one: give it as a text",
+            "the number {} in `arguments` has more digits than 64 bits hold and would arrive as another one: give it as \
+             a text, or with fewer digits",
             json::cut(number, 80)
         )));
     }

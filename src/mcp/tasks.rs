@@ -131,18 +131,18 @@ impl Mcp {
         };
         let mut writer = ResultWriter::new(id, 1024);
         if matches!(ask, Ask::Get) {
-            Self::put_whole(&mut writer, exchange, &job);
+            self.put_whole(&mut writer, exchange, &job);
         }
         Answer::Done(writer.finish(exchange.revision, None, &self.server_info()))
     }
 
     /// A task with what it asks or what came of it.
-    fn put_whole(writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
+    fn put_whole(&self, writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
         put_task(writer, job);
         if status(job) == INPUT_REQUIRED {
             writer.put("inputRequests", &input_requests(&job.open));
         }
-        Self::put_end(writer, exchange, job);
+        self.put_end(writer, exchange, job);
     }
 
     /// The tasks among `ids` that are this caller's, and what each is now.
@@ -162,13 +162,13 @@ impl Mcp {
             return None;
         };
         let mut writer = ResultWriter::bare();
-        Self::put_whole(&mut writer, exchange, &job);
+        self.put_whole(&mut writer, exchange, &job);
         let task = writer.object();
         json::parse(&task, task.len()).ok()
     }
 
     /// What came of a task that has ended: a result, or the fault that took its place.
-    fn put_end(writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
+    fn put_end(&self, writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
         let Some(outcome) = job.outcome.as_deref() else { return };
         if let (true, ToolOutcome::Failed(error)) = (is_fault(job), outcome) {
             writer.put("error", &RpcError::new(INTERNAL_ERROR, error.message.clone()));
@@ -181,7 +181,8 @@ impl Mcp {
         let form =
             Form { revision: exchange.revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
         let correlation_id = &exchange.ctx.correlation_id;
-        let meta = tool_outcome(&mut inner, form, &job.tool, correlation_id, outcome.clone());
+        let outcome = self.told(&exchange.ctx, &job.tool, outcome.clone());
+        let meta = tool_outcome(&mut inner, form, &job.tool, correlation_id, outcome);
         if let Some(meta) = meta {
             inner.put("_meta", &meta);
         }

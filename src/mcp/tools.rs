@@ -19,7 +19,7 @@ use super::envelope::{Params, RequestId, read_object};
 use super::error::{INTERNAL_ERROR, RpcError};
 use super::outlive::Outliving;
 use crate::call::{ToolCall, ToolOutcome};
-use crate::gateway::{CallAnswer, cannot_ask};
+use crate::gateway::{CallAnswer, RequestContext, cannot_ask};
 use crate::json::{self, Object};
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 
@@ -150,6 +150,14 @@ impl Mcp {
         self.service.call_tool(&exchange.ctx, call).await
     }
 
+    /// An outcome as its caller reads it.
+    pub(super) fn told(&self, ctx: &RequestContext, tool: &str, outcome: ToolOutcome) -> ToolOutcome {
+        match self.service.gateway() {
+            Some(gateway) => gateway.told(ctx, tool, outcome),
+            None => outcome,
+        }
+    }
+
     async fn run_call(self: Arc<Self>, mut exchange: Exchange, id: RequestId, call: ToolCall) -> Answer {
         let tool = call.tool.clone();
         let cancel = exchange.ctx.cancel.clone();
@@ -202,6 +210,7 @@ impl Mcp {
                     ToolOutcome::Completed(result) if !result.is_error => Outcome::Completed,
                     _ => Outcome::Failed,
                 });
+                let outcome = self.told(&exchange.ctx, &tool, outcome);
                 let mut writer = ResultWriter::new(&id, outcome_bytes(&outcome));
                 let form = Form {
                     revision: exchange.revision,

@@ -9,7 +9,7 @@ use super::keep::{Keeping, Kept, RESULT_META};
 use super::plain::Plain;
 use super::reply;
 use super::scan::{self, Ceilings};
-use super::scrub::scrub;
+use super::scrub::{WINDOW, scrub};
 use super::{CallFacts, ResultBudget, Shaped};
 use crate::call::{
     ErrorCode, McpReply, Omission, ReplyBody, ToolError, ToolOutcome, ToolResult, UpstreamReply,
@@ -20,8 +20,6 @@ use crate::json::{self as bounded, JsonText};
 /// Bytes of all blocks that are not text (images, audio, files as base64): with the envelope a result stays
 /// under the 1 MiB at which stock clients refuse an event.
 pub(super) const BLOCK_BYTES_MAX: usize = 768 * 1024;
-/// Bytes beyond the cut over which secrets are still looked for.
-const SCRUB_WINDOW: usize = 8 * 1024;
 /// The media type of a value that docent itself made.
 const JSON: &str = "application/json";
 /// How a cut text says so; the numbers come in front of the text so that a reader learns it first.
@@ -107,7 +105,7 @@ pub(super) struct CutText<'t> {
 
 /// Cuts a text to `max` bytes with the notice first, sized so that both together fit.
 pub(super) fn cut_text<'t>(text: &'t str, max: usize, keeping: Option<&Keeping>) -> CutText<'t> {
-    let scrubbed = scrub(bounded::cut(text, max.saturating_add(SCRUB_WINDOW)));
+    let scrubbed = scrub(bounded::cut(text, max.saturating_add(WINDOW)));
     if scrubbed.len() <= max && text.len() <= max {
         return CutText { text: scrubbed, omission: None, kept: None };
     }

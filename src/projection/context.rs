@@ -9,7 +9,7 @@ use super::envelope::Notes;
 use super::made::{self, Made};
 use super::request::{encode_segment, refused_header};
 use super::view::View;
-use super::{CallFacts, ScriptCalls, reply, scan};
+use super::{CallFacts, ScriptCalls, reply, scrub};
 use crate::call::{Asking, ClientRequest, HttpBody, HttpRequest, ToolError, UpstreamReply};
 use crate::json::{self as bounded, Object};
 use crate::script::{Array, Dynamic, HostResult, fault, waiting};
@@ -27,7 +27,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// An object as scripts see it: a member that is not there is `()`, no fault.
 pub(super) fn object(object: &Object) -> Dynamic {
-    View::new(Arc::from(bounded::to_text(object))).value()
+    View::of(object)
 }
 
 /// What a mapping made of a body.
@@ -67,16 +67,11 @@ impl Reply {
 
     fn view(&self) -> Result<View, String> {
         let read = || {
-            let text = match &self.0.mapped {
-                Some(mapped) => mapped.text.clone(),
-                None => {
-                    let text = reply::json_text(&self.0.reply)?;
-                    scan::checked(text.as_bytes())
-                        .map_err(|e| format!("the upstream's answer is not JSON: {e}"))?;
-                    text.into_owned()
-                }
-            };
-            Ok(View::new(Arc::from(text)))
+            if let Some(mapped) = &self.0.mapped {
+                return View::new(&mapped.text);
+            }
+            let text = reply::json_text(&self.0.reply)?;
+            View::new(&text).map_err(|e| format!("the upstream's answer is not JSON: {e}"))
         };
         self.0.body.get_or_init(read).clone()
     }
@@ -96,12 +91,12 @@ impl Reply {
     }
 
     pub(super) fn text(&self) -> String {
-        bounded::cut(&reply::plain_text(&self.0.reply), TEXT_MAX).to_owned()
+        scrub::cut(&reply::plain_text(&self.0.reply), TEXT_MAX).into_owned()
     }
 
     pub(super) fn lines(&self) -> Array {
         let text = reply::plain_text(&self.0.reply);
-        text.lines().take(LINES_MAX).map(|l| Dynamic::from(bounded::cut(l, 4_096).to_owned())).collect()
+        text.lines().take(LINES_MAX).map(|l| Dynamic::from(scrub::cut(l, 4_096).into_owned())).collect()
     }
 
     pub(super) fn rest_lines(&self) -> i64 {
@@ -151,7 +146,12 @@ impl RequestBuilder {
     }
 
     pub(super) fn json(mut self, body: &Dynamic) -> HostResult<Self> {
-        self.0.body = Some(HttpBody::Json(made::value_of(body).map_err(fault)?));
+        let text = made::text_of(body).map_err(fault)?;
+        // What no value holds digit for digit is sent as it is written.
+        self.0.body = Some(match bounded::inexact_number(&text) {
+            Some(_) => HttpBody::Raw { content_type: "application/json".to_owned(), bytes: text.into() },
+            None => HttpBody::Json(serde_json::from_str(&text).map_err(|e| fault(e.to_string()))?),
+        });
         Ok(self)
     }
 
@@ -165,18 +165,21 @@ impl RequestBuilder {
     }
 }
 
+const AN_OBJECT: &str = "an object is expected here, such as #{ name: value }";
+
 /// A script's object (its own, or a view) as JSON.
 pub(super) fn members(value: &Dynamic) -> HostResult<Object> {
     match made::value_of(value).map_err(fault)? {
         Value::Object(map) => Ok(map),
-        _ => Err(fault("an object is expected here, such as #{ name: value }")),
+        _ => Err(fault(AN_OBJECT)),
     }
 }
 
 /// Pairs of an object: null is left out, a list repeats its name.
 fn flat(pairs: &Dynamic) -> HostResult<Vec<(String, String)>> {
     let mut out = Vec::new();
-    for (name, value) in members(pairs)? {
+    let Value::Object(pairs) = made::plain_value_of(pairs).map_err(fault)? else { return Err(fault(AN_OBJECT)) };
+    for (name, value) in pairs {
         let items = match value {
             Value::Null => continue,
             Value::Array(items) => items,
@@ -194,7 +197,7 @@ fn flat(pairs: &Dynamic) -> HostResult<Vec<(String, String)>> {
 
 /// One encoded path segment.
 pub(super) fn segment(value: &Dynamic) -> HostResult<String> {
-    let text = super::template::plain(&made::value_of(value).map_err(fault)?);
+    let text = super::template::plain(&made::plain_value_of(value).map_err(fault)?);
     encode_segment(&text).ok_or_else(|| fault("a path segment must not be empty, `.` or `..`"))
 }
 
@@ -330,7 +333,7 @@ impl Context {
             Ok(found) => {
                 let text = bounded::to_text(&found);
                 self.count(text.len())?;
-                Ok(Ok(View::new(Arc::from(text)).value()))
+                Ok(Ok(View::new(&text).map_err(fault)?.value()))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -353,7 +356,7 @@ impl Context {
             Ok(answers) => {
                 let text = bounded::to_text(&answers);
                 self.count(text.len())?;
-                Ok(View::new(Arc::from(text)).value())
+                Ok(View::new(&text).map_err(fault)?.value())
             }
             Err(error) => self.end(error),
         }

@@ -24,7 +24,7 @@ pub(super) struct Notes {
 impl Notes {
     /// Adds a warning, once, cut to a sentence; beyond the last place they are counted by the last one.
     pub(super) fn warn(&mut self, text: &str) {
-        let text = super::scrub::scrub(bounded::cut(text, WARNING_BYTES)).into_owned();
+        let text = super::scrub::cut(text, WARNING_BYTES).into_owned();
         if self.warnings.len() < WARNINGS_MAX && !self.warnings.contains(&text) {
             self.warnings.push(text);
         }

@@ -1,6 +1,7 @@
 //! The functions and types that projection scripts have besides the language. Every one of them is listed
 //! in `scripts/README.md`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Coverage;
@@ -47,14 +48,32 @@ pub(super) fn compiled(source: &SourceFile, coverage: Option<&Coverage>) -> Sour
     coverage.map_or_else(|| prepared.clone(), |c| c.marked(&prepared))
 }
 
-/// The engine of projections with the libraries of a pack.
+/// Fields of replies that scripts of one pack may name. Those beyond are found all the same, at a higher price.
+const NAMES_MAX: usize = 2_000;
+
+/// What stands behind a point in sources: the fields of replies that they read, and what else looks alike.
+pub(super) fn names_of<'a>(sources: impl Iterator<Item = &'a SourceFile>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for tail in sources.flat_map(|source| source.text.split('.').skip(1)) {
+        let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(tail.len());
+        let name = tail.get(..end).unwrap_or_default();
+        if names.len() < NAMES_MAX && name.starts_with(|c: char| !c.is_ascii_digit()) {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+/// The engine of projections with the libraries of a pack, for scripts that read fields of these names.
 pub(super) fn engine(
     libraries: &[SourceFile],
+    names: BTreeSet<String>,
     coverage: Option<&Coverage>,
     diagnostics: &mut Diagnostics,
 ) -> ScriptEngine {
     let mut builder = EngineBuilder::new(Dialect::Projection);
     views(&mut builder);
+    builder.fields_by_name(names, |view: &mut View, name| view.member(name));
     rows(&mut builder);
     results(&mut builder);
     blocks(&mut builder);
@@ -75,7 +94,7 @@ pub(super) fn engine(
 /// Everything that a projection script may use besides the language, as Markdown: the end of
 /// `scripts/README.md`.
 pub fn reference() -> String {
-    let engine = engine(&[], None, &mut Diagnostics::default());
+    let engine = engine(&[], BTreeSet::new(), None, &mut Diagnostics::default());
     let (mut out, mut in_table) = (String::new(), false);
     for item in engine.reference() {
         let heads = matches!(item.kind, HostKind::Type | HostKind::Section);
@@ -433,13 +452,13 @@ fn calls(b: &mut EngineBuilder) {
 /// Helpers that texts of the real world need and the language lacks.
 fn texts(b: &mut EngineBuilder) {
     b.section("Texts", "Functions on plain values.");
-    let doc = "The text cut to so many bytes at a character, with `…` where it was cut.";
+    let doc = "The text cut to so many bytes at a character, with `…` where it was cut. Secrets go first, so that none is cut in two and missed.";
     b.function("clip", "clip(text, bytes) -> text", doc, |text: Text, bytes: i64| {
         let max = usize::try_from(bytes).unwrap_or(0);
         if text.len() <= max {
             return text.as_str().to_owned();
         }
-        let kept = crate::json::cut(text.as_str(), max.saturating_sub(super::scan::ELLIPSIS.len()));
+        let kept = super::scrub::cut(text.as_str(), max.saturating_sub(super::scan::ELLIPSIS.len()));
         format!("{kept}{}", super::scan::ELLIPSIS)
     });
     let doc = "A text as a whole number, `()` where it is none.";
@@ -448,9 +467,8 @@ fn texts(b: &mut EngineBuilder) {
     });
     let doc = "A text read as JSON: a View or a plain value; a text that is not JSON is a fault.";
     b.function("read_json", "read_json(text) -> View", doc, |text: Text| -> HostResult<Dynamic> {
-        let checked =
-            super::scan::checked(text.as_bytes()).map_err(|e| fault(format!("the text is not JSON: {e}")))?;
-        Ok(View::new(Arc::from(checked)).value())
+        let view = View::new(text.as_str()).map_err(|e| fault(format!("the text is not JSON: {e}")))?;
+        Ok(view.value())
     });
     let doc = "The BLAKE3 hash of a text in hexadecimal digits.";
     b.function("hash", "hash(text) -> text", doc, |text: Text| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::scan::{self, Scan};
-use super::scrub::scrub;
+use super::scrub::{self, scrub};
 use crate::json::{self as bounded, JsonText};
 
 /// Where a kept result is found as a resource.
@@ -80,7 +80,7 @@ impl Keeping {
         // Escapes of JSON take room too: control characters six bytes for one, all others at most two.
         let mut max = self.0.bytes_max;
         while max > 0 {
-            let quoted = bounded::to_text(&*scrub(bounded::cut(text, max)));
+            let quoted = bounded::to_text(&*scrub::cut(text, max));
             if quoted.len() <= self.0.bytes_max {
                 let is_whole = text.len() <= max;
                 let json = JsonText::parse(quoted).ok()?;

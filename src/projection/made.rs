@@ -1,5 +1,6 @@
 //! What scripts make: rows, pages, content blocks, errors; and any value of a script as JSON text.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ const ROWS_MAX: usize = 10_000;
 
 /// A value of a script as compact JSON. Functions, ranges, other host objects, NaN and infinities are
 /// refused, never printed.
-fn write(value: &Dynamic, out: &mut String, depth: usize) -> Result<(), String> {
+fn put(value: &Dynamic, out: &mut String, depth: usize) -> Result<(), String> {
     if depth > JSON_DEPTH_MAX {
         return Err(format!("the result is nested deeper than {JSON_DEPTH_MAX} levels"));
     }
@@ -27,12 +28,12 @@ fn write(value: &Dynamic, out: &mut String, depth: usize) -> Result<(), String> 
     } else if let Ok(b) = value.as_bool() {
         out.push_str(if b { "true" } else { "false" });
     } else if let Ok(i) = value.as_int() {
-        out.push_str(&i.to_string());
+        write!(out, "{i}").map_err(|e| e.to_string())?;
     } else if let Ok(f) = value.as_float() {
         let number = serde_json::Number::from_f64(f).ok_or_else(|| format!("{f} is no JSON number"))?;
         out.push_str(&number.to_string());
     } else if let Ok(text) = value.as_immutable_string_ref() {
-        out.push_str(&bounded::to_text(text.as_str()));
+        scan::quote(text.as_str(), out);
     } else if let Ok(c) = value.as_char() {
         out.push_str(&bounded::to_text(&c));
     } else if let Ok(items) = value.as_array_ref() {
@@ -41,7 +42,7 @@ fn write(value: &Dynamic, out: &mut String, depth: usize) -> Result<(), String> 
             if i > 0 {
                 out.push(',');
             }
-            write(item, out, depth + 1)?;
+            put(item, out, depth + 1)?;
         }
         out.push(']');
     } else if let Ok(map) = value.as_map_ref() {
@@ -65,9 +66,9 @@ fn write_map(map: &Map, out: &mut String, depth: usize) -> Result<(), String> {
         if i > 0 {
             out.push(',');
         }
-        out.push_str(&bounded::to_text(key.as_str()));
+        scan::quote(key.as_str(), out);
         out.push(':');
-        write(item, out, depth + 1)?;
+        put(item, out, depth + 1)?;
     }
     out.push('}');
     Ok(())
@@ -76,13 +77,24 @@ fn write_map(map: &Map, out: &mut String, depth: usize) -> Result<(), String> {
 /// A value of a script as JSON text.
 pub(super) fn text_of(value: &Dynamic) -> Result<String, String> {
     let mut out = String::new();
-    write(value, &mut out, 0)?;
+    put(value, &mut out, 0)?;
     Ok(out)
 }
 
-/// A value of a script as a JSON value, for bodies and arguments.
+/// A value of a script as a JSON value, for arguments of other tools and the like. A number that would become
+/// another one is refused.
 pub(super) fn value_of(value: &Dynamic) -> Result<Value, String> {
-    serde_json::from_str(&text_of(value)?).map_err(|e| e.to_string())
+    let text = text_of(value)?;
+    if let Some(number) = bounded::inexact_number(&text) {
+        let number = bounded::cut(number, 80);
+        return Err(format!("the number {number} has more digits than 64 bits hold: pass it on as a text (`.to_string()`)"));
+    }
+    serde_json::from_str(&text).map_err(|e| e.to_string())
+}
+
+/// The same for places that write numbers as texts: such a number is its digits.
+pub(super) fn plain_value_of(value: &Dynamic) -> Result<Value, String> {
+    serde_json::from_str(&bounded::quote_inexact(&text_of(value)?)).map_err(|e| e.to_string())
 }
 
 /// Rows outside the script's own memory: each is JSON text as soon as it is pushed.
@@ -206,7 +218,7 @@ pub(super) fn error(code: &str, message: &str, more: &Map) -> HostResult<Made> {
         let all: Vec<&str> = ErrorCode::ALL.iter().map(|c| c.as_str()).collect();
         return Err(fault(format!("`{code}` is no error code; there are {}", all.join(", "))));
     };
-    let mut error = ToolError::new(known, super::scrub::scrub(bounded::cut(message, 2_000)).into_owned());
+    let mut error = ToolError::new(known, super::scrub::cut(message, 2_000).into_owned());
     let mut details = Object::new();
     for (key, value) in more {
         match key.as_str() {
@@ -220,13 +232,13 @@ pub(super) fn error(code: &str, message: &str, more: &Map) -> HostResult<Made> {
             "data" => {
                 let data = match value.read_lock::<Made>().as_deref() {
                     Some(Made::Family(text) | Made::Json(text)) => {
-                        serde_json::from_str(text).map_err(|e| fault(e.to_string()))?
+                        serde_json::from_str(&bounded::quote_inexact(text)).map_err(|e| fault(e.to_string()))?
                     }
-                    _ => value_of(value).map_err(fault)?,
+                    _ => plain_value_of(value).map_err(fault)?,
                 };
                 details.insert("data".to_owned(), data);
             }
-            other => drop(details.insert(other.to_owned(), value_of(value).map_err(fault)?)),
+            other => drop(details.insert(other.to_owned(), plain_value_of(value).map_err(fault)?)),
         }
     }
     if !details.is_empty() {

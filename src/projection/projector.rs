@@ -29,14 +29,16 @@ pub struct Projector {
 #[derive(Debug, Default)]
 struct Shared {
     packs: Vec<Pack>,
-    /// By the libraries they hold.
-    engines: Vec<(Vec<SourceFile>, ScriptEngine)>,
+    /// Libraries whose mistakes were told.
+    told: Vec<Vec<SourceFile>>,
 }
 
 #[derive(Debug)]
 struct Pack {
     sources: Arc<PackSources>,
     definitions: SharedDefinitions,
+    /// For its scripts: made for the fields that they name.
+    engine: Option<ScriptEngine>,
     scripts: BTreeMap<Arc<str>, Option<Script>>,
 }
 
@@ -114,13 +116,16 @@ impl Shared {
             self.packs.push(Pack {
                 sources: Arc::clone(&spec.pack),
                 definitions: Arc::new(Definitions::load(&spec.pack.schemas, diagnostics)),
+                engine: None,
                 scripts: BTreeMap::new(),
             });
             self.packs.len() - 1
         });
-        let engine = spec.script.as_ref().map(|_| self.engine(&spec.pack.library, coverage, diagnostics));
         let Some(pack) = self.packs.get_mut(at) else { return (SharedDefinitions::default(), None) };
-        let script = spec.script.as_ref().zip(engine).and_then(|(own, engine)| {
+        if spec.script.is_some() && pack.engine.is_none() {
+            pack.engine = Some(engine(&spec.pack, &mut self.told, coverage, diagnostics));
+        }
+        let script = spec.script.as_ref().zip(pack.engine.as_ref()).and_then(|(own, engine)| {
             let compiled = pack
                 .scripts
                 .entry(Arc::clone(&own.source.name))
@@ -134,24 +139,27 @@ impl Shared {
         });
         (Arc::clone(&pack.definitions), script)
     }
+}
 
-    fn engine(
-        &mut self,
-        libraries: &[SourceFile],
-        coverage: Option<&Coverage>,
-        diagnostics: &mut Diagnostics,
-    ) -> ScriptEngine {
-        let same = |a: &SourceFile, b: &SourceFile| a.name == b.name && a.text == b.text;
-        let known = self.engines.iter().find(|(own, _)| {
-            own.len() == libraries.len() && own.iter().zip(libraries).all(|(a, b)| same(a, b))
-        });
-        if let Some((_, engine)) = known {
-            return engine.clone();
-        }
-        let engine = host::engine(libraries, coverage, diagnostics);
-        self.engines.push((libraries.to_vec(), engine.clone()));
-        engine
+/// The engine of one pack. The mistakes of libraries that packs share are told once.
+fn engine(
+    sources: &PackSources,
+    told: &mut Vec<Vec<SourceFile>>,
+    coverage: Option<&Coverage>,
+    diagnostics: &mut Diagnostics,
+) -> ScriptEngine {
+    let names = host::names_of(sources.library.iter().chain(sources.scripts.values()));
+    let same = |(a, b): (&SourceFile, &SourceFile)| a.name == b.name && a.text == b.text;
+    let known = |own: &Vec<SourceFile>| {
+        own.len() == sources.library.len() && own.iter().zip(&sources.library).all(same)
+    };
+    let mut again = Diagnostics::default();
+    let repeats = told.iter().any(known);
+    if !repeats {
+        told.push(sources.library.clone());
     }
+    let diagnostics = if repeats { &mut again } else { diagnostics };
+    host::engine(&sources.library, names, coverage, diagnostics)
 }
 
 /// The mapping of a spec: its own, or what `lines` alone means.

@@ -3,6 +3,7 @@
 
 use serde::de::IgnoredAny;
 
+use super::scrub;
 use crate::json::{self, JsonError};
 use crate::limits::{JSON_DEPTH_MAX, RESULT_NESTED};
 
@@ -52,8 +53,13 @@ impl Cuts {
 /// Checks bytes: UTF-8 and JSON, at parsing speed, without building anything.
 pub(super) fn checked(bytes: &[u8]) -> Result<&str, String> {
     let text = std::str::from_utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
-    serde_json::from_str::<IgnoredAny>(text).map_err(|e| e.to_string())?;
+    valid(text)?;
     Ok(text)
+}
+
+/// Whether a text is JSON; `Err` says where it is not.
+pub(super) fn valid(text: &str) -> Result<(), String> {
+    serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(|e| e.to_string())
 }
 
 /// Copies accepted JSON compactly within ceilings.
@@ -72,19 +78,44 @@ pub(super) fn decode(raw: &str) -> Option<std::borrow::Cow<'_, str>> {
     Some(std::borrow::Cow::Borrowed(inner))
 }
 
+/// Writes a text as a JSON string. Most texts need no escapes and are copied.
+pub(super) fn quote(text: &str, out: &mut String) {
+    if text.bytes().any(|b| b < b' ' || b == b'"' || b == b'\\') {
+        out.push_str(&json::to_text(text));
+        return;
+    }
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
+}
+
 /// Writes a text as a JSON string, cut to `max` bytes (before escaping, ellipsis included).
 pub(super) fn write_text(text: &str, max: Option<usize>, out: &mut String) -> bool {
     match max {
         Some(max) if text.len() > max => {
-            let kept = json::cut(text, max.saturating_sub(ELLIPSIS.len()));
+            let kept = scrub::cut(text, max.saturating_sub(ELLIPSIS.len()));
             out.push_str(&json::to_text(&format!("{kept}{ELLIPSIS}")));
             true
         }
         _ => {
-            out.push_str(&json::to_text(text));
+            quote(text, out);
             false
         }
     }
+}
+
+/// Where the next quote or backslash (or, where `CONTROL`, control character) stands from `from` on, else the end.
+/// Texts are most of what a reply weighs, so they are looked at in blocks, which the compiler does in few steps.
+pub(super) fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
+    let is_it = |b: &u8| (*b == b'"') | (*b == b'\\') | (CONTROL & (*b < b' '));
+    let mut at = from;
+    let clear = |block: &[u8]| !block.iter().fold(false, |hit, b| hit | is_it(b));
+    let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<32>().0;
+    at += 32 * blocks.iter().take_while(|block| clear(&block[..])).count();
+    let words = bytes.get(at..).unwrap_or_default().as_chunks::<8>().0;
+    at += 8 * words.iter().take_while(|word| clear(&word[..])).count();
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(is_it).unwrap_or(rest.len())
 }
 
 /// A cursor over accepted JSON.
@@ -98,6 +129,16 @@ impl<'a> Scan<'a> {
     /// At the beginning of a text.
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, pos: 0 }
+    }
+
+    /// At a place in a text.
+    pub(super) fn at(text: &'a str, pos: usize) -> Self {
+        Self { text, pos }
+    }
+
+    /// Goes on at a place found before.
+    pub(super) fn go_to(&mut self, pos: usize) {
+        self.pos = pos;
     }
 
     /// Bytes walked so far.
@@ -148,19 +189,36 @@ impl<'a> Scan<'a> {
     /// A string with its quotes.
     pub(super) fn string(&mut self) -> &'a str {
         let start = self.pos;
+        self.pass_string();
+        self.text.get(start..self.pos).unwrap_or_default()
+    }
+
+    /// Steps over a string.
+    fn pass_string(&mut self) {
         let bytes = self.text.as_bytes();
         self.pos += 1;
-        while let Some(b) = bytes.get(self.pos) {
-            match b {
-                b'"' => {
+        loop {
+            self.pos = special::<false>(bytes, self.pos);
+            match bytes.get(self.pos) {
+                Some(b'\\') => self.pos += 2,
+                Some(_) => {
                     self.pos += 1;
-                    break;
+                    return;
                 }
-                b'\\' => self.pos += 2,
-                _ => self.pos += 1,
+                None => return,
             }
         }
-        self.text.get(start..self.pos).unwrap_or_default()
+    }
+
+    /// Steps over one string or one other byte and gives its first; 0 at the end, where nothing is left to
+    /// step over.
+    pub(super) fn next_structure(&mut self) -> u8 {
+        let first = self.byte();
+        match first {
+            b'"' => self.pass_string(),
+            _ => self.pos += usize::from(self.pos < self.text.len()),
+        }
+        first
     }
 
     /// A number or a literal.
@@ -177,7 +235,7 @@ impl<'a> Scan<'a> {
         let first = self.peek();
         let start = self.pos;
         match first {
-            b'"' => drop(self.string()),
+            b'"' => self.pass_string(),
             b'{' | b'[' => self.skip_nested(),
             _ => drop(self.scalar()),
         }
@@ -187,17 +245,12 @@ impl<'a> Scan<'a> {
     fn skip_nested(&mut self) {
         let mut depth = 0usize;
         loop {
-            match self.byte() {
+            match self.next_structure() {
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth = depth.saturating_sub(1),
-                b'"' => {
-                    self.string();
-                    continue;
-                }
                 0 => return,
                 _ => {}
             }
-            self.pos += 1;
             if depth == 0 {
                 return;
             }
@@ -375,6 +428,28 @@ mod tests {
             let (out, _) = copied(&json::to_text(&value), ceilings);
             prop_assert!(serde_json::from_str::<Value>(&out).is_ok(), "{}", out);
         }
+    }
+
+    #[test]
+    fn a_quoted_text_is_what_a_serializer_writes() {
+        for text in ["", "plain \u{e9} text \u{7f}", "a\"b", "a\\b", "line\nnext", "\u{1}"] {
+            let mut out = String::new();
+            quote(text, &mut out);
+            assert_eq!(out, json::to_text(text));
+        }
+    }
+
+    #[test]
+    fn quotes_and_escapes_are_found_at_every_distance() {
+        for len in 0..100 {
+            for end in ["\"", "\\", ""] {
+                let text = format!("\u{e9}{}{end}#\"\\", "!#[]^".repeat(20).get(..len).unwrap());
+                let plain = text.bytes().position(|b| b == b'"' || b == b'\\');
+                assert_eq!(Some(special::<false>(text.as_bytes(), 0)), plain, "{text}");
+            }
+        }
+        assert_eq!((special::<true>(b"abc", 1), special::<true>(b"", 0), special::<true>(b"a", 9)), (3, 0, 9));
+        assert_eq!((special::<true>(b"a\x1fc", 0), special::<false>(b"a\x1fc", 0)), (1, 3));
     }
 
     #[test]

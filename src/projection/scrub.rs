@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use crate::json;
+
 /// What stands in place of a secret.
 const REPLACED: &str = "[secret removed]";
 
@@ -45,6 +47,18 @@ const NAMES: [&str; 13] = [
     "authorization",
     "connectionstring",
 ];
+
+/// Bytes beyond a cut over which secrets are still looked for.
+pub(super) const WINDOW: usize = 8 * 1024;
+
+/// A text cut to `max` bytes at a character, after its secrets were taken out: one that the cut would have split
+/// is no longer there to be recognised by half.
+pub(super) fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    match scrub(json::cut(text, max.saturating_add(WINDOW))) {
+        Cow::Borrowed(text) => Cow::Borrowed(json::cut(text, max)),
+        Cow::Owned(text) => Cow::Owned(json::cut(&text, max).to_owned()),
+    }
+}
 
 /// What a byte can be the beginning of.
 #[derive(Clone, Default)]
@@ -183,6 +197,9 @@ fn named(rest: &str, lead: &Lead) -> Option<(usize, usize)> {
     let name = name.max_by_key(|n| n.len())?;
     let mut at = quoted + name.len();
     at += usize::from(quoted == 1 && rest.as_bytes().get(at) == Some(&b'"'));
+    // JSON inside a text of JSON: its quotes are escaped.
+    let escaped = quoted == 0 && rest.get(at..).is_some_and(|after| after.starts_with("\\\""));
+    at += 2 * usize::from(escaped);
     at += run(rest.get(at..)?, |b| b == b' ').min(3);
     if !matches!(rest.as_bytes().get(at), Some(b'=' | b':')) {
         return None;
@@ -190,6 +207,10 @@ fn named(rest: &str, lead: &Lead) -> Option<(usize, usize)> {
     at += 1;
     at += run(rest.get(at..)?, |b| b == b' ').min(3);
     let value = rest.get(at..)?;
+    if let (true, Some(inner)) = (escaped, value.strip_prefix("\\\"")) {
+        let len = run(inner, |b| !matches!(b, b'\\' | b'"'));
+        return (len >= 4 && inner.is_char_boundary(len)).then_some((at + 2, at + 2 + len));
+    }
     if let Some(inner) = value.strip_prefix('"') {
         let mut escaped = false;
         let len = run(inner, |b| {
@@ -271,12 +292,26 @@ mod tests {
             ("{\"s\":\"password=abcd\\\"\"}", "{\"s\":\"password=[secret removed]\\\"\"}"),
             ("{\"password\":123456}", "{\"password\":123456}"),
             (
+                r#"{"log":"sent {\"password\": \"hunter22\", \"n\": 1}"}"#,
+                r#"{"log":"sent {\"password\": \"[secret removed]\", \"n\": 1}"}"#,
+            ),
+            (
                 "see eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abc",
                 "see [secret removed]",
             ),
         ] {
             assert_eq!(scrub(text), expected);
         }
+    }
+
+    #[test]
+    fn a_secret_across_a_cut_does_not_come_out_by_half() {
+        let text = format!("{} ghp_abcdefghijklmnopqrstuvwxyz012345 end", "x".repeat(20));
+        for max in 0..=text.len() {
+            let found = cut(&text, max);
+            assert!(found.len() <= max && !found.contains("abc"), "{max}: {found}");
+        }
+        assert!(matches!(cut("plain text", 5), Cow::Borrowed("plain")));
     }
 
     #[test]

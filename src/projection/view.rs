@@ -1,11 +1,13 @@
 //! An upstream reply as scripts see it: a view over its text. Touching a field finds that field; nothing
 //! else is built, and what a script passes on is copied digit for digit.
 
-use std::ops::Range;
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use super::scan::{self, Ceilings, Scan};
-use crate::script::{Array, Dynamic, HostResult, fault};
+use super::document::{Document, Index, Span};
+use super::scan::{self, Ceilings};
+use crate::json;
+use crate::script::{Array, Dynamic, HostResult, Text, fault};
 
 /// Elements that a script may hold as a list of its own; longer ones are read by `for` or by index.
 const LIST_MAX: usize = 1_000;
@@ -18,110 +20,68 @@ pub(super) struct View(Arc<Node>);
 
 #[derive(Debug)]
 struct Node {
-    document: Arc<str>,
-    range: Range<usize>,
+    document: Arc<Document>,
+    part: Span,
     /// Its children, found when the first of them is asked for.
-    index: OnceLock<Index>,
-}
-
-#[derive(Debug)]
-enum Index {
-    /// Key (between its quotes) and value.
-    Object(Vec<(Range<usize>, View)>),
-    List(Vec<View>),
-    Scalar,
+    index: OnceLock<Index<View>>,
 }
 
 impl View {
-    /// A view over accepted JSON.
-    pub(super) fn new(document: Arc<str>) -> Self {
-        let mut scan = Scan::new(&document);
-        let len = scan.skip().len();
-        let range = scan.position() - len..scan.position();
-        Self::over(document, range)
+    /// A view over a text; `Err` says why it is no JSON.
+    pub(super) fn new(text: &str) -> Result<Self, String> {
+        let document = Arc::new(Document::new(text)?);
+        let part = document.whole();
+        Ok(Self::over(document, part))
     }
 
-    fn over(document: Arc<str>, range: Range<usize>) -> Self {
-        Self(Arc::new(Node { document, range, index: OnceLock::new() }))
+    /// A value of ours, as scripts see it.
+    pub(super) fn of<T: serde::Serialize + ?Sized>(value: &T) -> Dynamic {
+        // What was written as JSON a moment ago is JSON.
+        Self::new(&json::to_text(value)).map_or(Dynamic::UNIT, |view| view.value())
+    }
+
+    fn over(document: Arc<Document>, part: Span) -> Self {
+        Self(Arc::new(Node { document, part, index: OnceLock::new() }))
     }
 
     /// Its JSON as it came.
     pub(super) fn text(&self) -> &str {
-        self.0.document.get(self.0.range.clone()).unwrap_or_default()
+        self.0.document.text(self.0.part)
     }
 
-    fn index(&self) -> &Index {
-        self.0.index.get_or_init(|| {
-            let base = self.0.range.start;
-            let mut scan = Scan::new(self.text());
-            let child = |scan: &mut Scan<'_>| {
-                let len = scan.skip().len();
-                let end = base + scan.position();
-                Self::over(Arc::clone(&self.0.document), end - len..end)
-            };
-            match scan.peek() {
-                b'{' => {
-                    scan.step();
-                    let mut found = Vec::new();
-                    let mut open = !scan.closes(b'}');
-                    while open {
-                        scan.peek();
-                        let start = base + scan.position();
-                        let key = scan.key();
-                        found.push((start + 1..start + key.len().saturating_sub(1), child(&mut scan)));
-                        open = scan.more(b'}');
-                    }
-                    Index::Object(found)
-                }
-                b'[' => {
-                    scan.step();
-                    let mut found = Vec::new();
-                    let mut open = !scan.closes(b']');
-                    while open {
-                        found.push(child(&mut scan));
-                        open = scan.more(b']');
-                    }
-                    Index::List(found)
-                }
-                _ => Index::Scalar,
-            }
-        })
-    }
-
-    fn key_is(&self, at: &Range<usize>, name: &str) -> bool {
-        let raw = self.0.document.get(at.clone()).unwrap_or_default();
-        raw == name || (raw.contains('\\') && scan::decode(&format!("\"{raw}\"")).is_some_and(|k| k == name))
+    fn index(&self) -> &Index<Self> {
+        self.0.index.get_or_init(|| self.0.document.index(self.0.part))
     }
 
     /// A member by name; `()` where there is none. The last of two with one name counts.
     pub(super) fn member(&self, name: &str) -> Dynamic {
-        match self.index() {
-            Index::Object(members) => {
-                let found = members.iter().rev().find(|(key, _)| self.key_is(key, name));
-                found.map_or(Dynamic::UNIT, |(_, view)| view.value())
-            }
-            Index::List(_) | Index::Scalar => Dynamic::UNIT,
-        }
+        let Index::Object(members) = self.index() else { return Dynamic::UNIT };
+        let found = members.named(&self.0.document, name);
+        found.map_or(Dynamic::UNIT, |member| self.child(member.value, Some(&member.kept)))
     }
 
     /// Whether a member of that name is there, null or not.
     pub(super) fn has(&self, name: &str) -> bool {
-        matches!(self.index(), Index::Object(members) if members.iter().any(|(key, _)| self.key_is(key, name)))
+        matches!(self.index(), Index::Object(members) if members.named(&self.0.document, name).is_some())
     }
 
     /// An element by number, from the end where negative; `()` where there is none.
     pub(super) fn element(&self, at: i64) -> Dynamic {
         let Index::List(items) = self.index() else { return Dynamic::UNIT };
-        let from_end = usize::try_from(at.unsigned_abs()).ok().and_then(|n| items.len().checked_sub(n));
+        let from_end = usize::try_from(at.unsigned_abs()).ok().and_then(|n| items.found.len().checked_sub(n));
         let at = if at < 0 { from_end } else { usize::try_from(at).ok() };
-        at.and_then(|i| items.get(i)).map_or(Dynamic::UNIT, Self::value)
+        let found = at.and_then(|at| Some((at, *items.found.get(at)?)));
+        found.map_or(Dynamic::UNIT, |(at, part)| {
+            let nested = self.0.document.text(part).starts_with(['{', '[']);
+            self.child(part, if nested { items.kept(at) } else { None })
+        })
     }
 
     /// Members or elements.
     pub(super) fn len(&self) -> usize {
         match self.index() {
-            Index::Object(members) => members.len(),
-            Index::List(items) => items.len(),
+            Index::Object(members) => members.all().len(),
+            Index::List(items) => items.found.len(),
             Index::Scalar => 0,
         }
     }
@@ -134,20 +94,22 @@ impl View {
     /// The names of its members.
     pub(super) fn keys(&self) -> Vec<String> {
         let Index::Object(members) = self.index() else { return Vec::new() };
-        let raw = |at: &Range<usize>| format!("\"{}\"", self.0.document.get(at.clone()).unwrap_or_default());
-        members
-            .iter()
-            .filter_map(|(key, _)| scan::decode(&raw(key)).map(std::borrow::Cow::into_owned))
-            .collect()
+        members.all().iter().map(|member| self.0.document.name(member).into_owned()).collect()
+    }
+
+    /// An element, or the value of a member, by number. What was found inside it is not remembered.
+    fn nth(&self, at: usize) -> Option<Dynamic> {
+        let part = match self.index() {
+            Index::Object(members) => members.all().get(at)?.value,
+            Index::List(items) => *items.found.get(at)?,
+            Index::Scalar => return None,
+        };
+        Some(self.child(part, None))
     }
 
     /// Its elements, or the values of its members.
-    pub(super) fn values(&self) -> Vec<Dynamic> {
-        match self.index() {
-            Index::Object(members) => members.iter().map(|(_, v)| v.value()).collect(),
-            Index::List(items) => items.iter().map(Self::value).collect(),
-            Index::Scalar => Vec::new(),
-        }
+    pub(super) fn values(&self) -> Items {
+        Items { of: self.clone(), at: 0 }
     }
 
     /// The same as a list of the script, for `map`, `filter`, `sort` and the like.
@@ -158,20 +120,21 @@ impl View {
                 "{len} elements are more than the {LIST_MAX} of a script's own list; read them with `for`"
             )));
         }
-        Ok(self.values())
+        Ok(self.values().collect())
     }
 
     /// Texts, booleans and ordinary numbers as values of the script; everything else stays a view.
     pub(super) fn value(&self) -> Dynamic {
-        let text = self.text();
-        match text.as_bytes().first() {
-            Some(b'"') => scan::decode(text).map_or(Dynamic::UNIT, |t| Dynamic::from(t.into_owned())),
-            Some(b't') => Dynamic::TRUE,
-            Some(b'f') => Dynamic::FALSE,
-            Some(b'n') | None => Dynamic::UNIT,
-            Some(b'{' | b'[') => Dynamic::from(self.clone()),
-            Some(_) => number(text).unwrap_or_else(|| Dynamic::from(self.clone())),
-        }
+        plain(self.text()).unwrap_or_else(|| Dynamic::from(self.clone()))
+    }
+
+    /// The same of a part of it. Its view is kept where that is wanted, with what is found in it.
+    fn child(&self, part: Span, kept: Option<&OnceLock<Self>>) -> Dynamic {
+        let document = &self.0.document;
+        plain(document.text(part)).unwrap_or_else(|| {
+            let new = || Self::over(Arc::clone(document), part);
+            Dynamic::from(kept.map_or_else(new, |kept| kept.get_or_init(new).clone()))
+        })
     }
 
     /// As text: the digits of a number, compact JSON of anything else.
@@ -182,6 +145,22 @@ impl View {
             Err(_) => String::new(),
         }
     }
+}
+
+/// A value that the script's own types hold exactly.
+fn plain(text: &str) -> Option<Dynamic> {
+    Some(match text.as_bytes().first() {
+        Some(b'"') => match scan::decode(text) {
+            Some(Cow::Borrowed(text)) => Dynamic::from(Text::from(text)),
+            Some(Cow::Owned(text)) => Dynamic::from(Text::from(text)),
+            None => Dynamic::UNIT,
+        },
+        Some(b't') => Dynamic::TRUE,
+        Some(b'f') => Dynamic::FALSE,
+        Some(b'n') | None => Dynamic::UNIT,
+        Some(b'{' | b'[') => return None,
+        Some(_) => return number(text),
+    })
 }
 
 /// A number that the script's own types hold exactly.
@@ -195,12 +174,30 @@ fn number(text: &str) -> Option<Dynamic> {
     (digits <= FLOAT_DIGITS && value.is_finite()).then(|| Dynamic::from_float(value))
 }
 
+/// The elements of a view one after the other: each is made when it is asked for and let go after it, so that
+/// a loop over many holds one.
+#[derive(Debug, Clone)]
+pub(super) struct Items {
+    of: View,
+    at: usize,
+}
+
+impl Iterator for Items {
+    type Item = Dynamic;
+
+    fn next(&mut self) -> Option<Dynamic> {
+        let item = self.of.nth(self.at)?;
+        self.at += 1;
+        Some(item)
+    }
+}
+
 impl IntoIterator for View {
     type Item = Dynamic;
-    type IntoIter = std::vec::IntoIter<Dynamic>;
+    type IntoIter = Items;
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.values().into_iter()
+    fn into_iter(self) -> Items {
+        Items { of: self, at: 0 }
     }
 }
 
@@ -209,7 +206,7 @@ mod tests {
     use super::*;
 
     fn view(text: &str) -> View {
-        View::new(Arc::from(scan::checked(text.as_bytes()).unwrap()))
+        View::new(text).unwrap()
     }
 
     #[test]

@@ -378,7 +378,7 @@ fn integers_that_would_arrive_as_other_numbers_are_refused() {
             ("accept", "application/json, text/event-stream"),
         ];
         let (_, _, answer) = http(&server.url, "POST", "/mcp", &headers, &body).unwrap();
-        assert_eq!(answer.contains("does not fit 64 bits"), refused, "{inner}: {answer}");
+        assert_eq!(answer.contains("more digits than 64 bits hold"), refused, "{inner}: {answer}");
     }
 }
 

@@ -20,7 +20,7 @@ use crate::upstream_http::serve;
 
 #[expect(dead_code, reason = "the example's own `main` is not called from here")]
 #[path = "../../examples/fake_ombi.rs"]
-mod fake_ombi;
+pub(crate) mod fake_ombi;
 
 const HOME: &str = r#"
 [auth]
@@ -68,13 +68,13 @@ fn the_recorded_cases_of_the_pack_hold() {
     assert_eq!((code, out.contains("31 tools of 1 upstream")), (0, true), "{out}");
 }
 
-struct Case {
-    tool: String,
-    args: Object,
-    replies: Vec<UpstreamReply>,
+pub(crate) struct Case {
+    pub(crate) tool: String,
+    pub(crate) args: Object,
+    pub(crate) replies: Vec<UpstreamReply>,
 }
 
-fn case(value: &Value, folder: &Path) -> Case {
+pub(crate) fn case(value: &Value, folder: &Path) -> Case {
     let replies = value["replies"].as_array().unwrap().iter().map(|r| {
         let (media, text) = match (&r["body"], &r["body_file"], &r["text"]) {
             (Value::Null, Value::String(file), _) => {
@@ -231,7 +231,7 @@ fn call(home: &TestHome, url: &str, tool: &str, args: &Value) -> Value {
 }
 
 /// Makes all following requests fail in one way.
-fn set_fault(url: &str, fault: &str) {
+pub(crate) fn set_fault(url: &str, fault: &str) {
     let mut socket = std::net::TcpStream::connect(url.trim_start_matches("http://")).unwrap();
     let head = format!("PUT /fake/fault/{fault} HTTP/1.1\r\nhost: fake\r\nconnection: close\r\n\r\n");
     socket.write_all(head.as_bytes()).unwrap();
