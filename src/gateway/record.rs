@@ -13,7 +13,7 @@ use crate::catalog::Tool;
 use crate::clock::Clock;
 use crate::json::cut;
 use crate::policy::{Decision, Reason, RuleRef};
-use crate::projection::Shaped;
+use crate::projection::{Shaped, scrub};
 
 use super::view::View;
 use super::{CallAnswer, Gateway, RequestContext};
@@ -51,7 +51,8 @@ impl Gateway {
             Box::new(CallEntry {
                 request: Arc::clone(&ctx.correlation_id),
                 who: Arc::clone(&ctx.principal),
-                tool: Arc::from(call.tool.as_str()),
+                // What no tool is called may be anything, a pasted secret too.
+                tool: Arc::from(&*scrub(&call.tool)),
                 upstream: None,
                 via,
                 decision: "unknown",

@@ -91,18 +91,23 @@ impl Reply {
     }
 
     pub(super) fn text(&self) -> String {
-        scrub::cut(&reply::plain_text(&self.0.reply), TEXT_MAX).into_owned()
+        within(&reply::plain_text(&self.0.reply), TEXT_MAX)
     }
 
     pub(super) fn lines(&self) -> Array {
         let text = reply::plain_text(&self.0.reply);
-        text.lines().take(LINES_MAX).map(|l| Dynamic::from(scrub::cut(l, 4_096).into_owned())).collect()
+        text.lines().take(LINES_MAX).map(|l| Dynamic::from(within(l, 4_096))).collect()
     }
 
     pub(super) fn rest_lines(&self) -> i64 {
         let count = reply::plain_text(&self.0.reply).lines().count();
         i64::try_from(count.saturating_sub(LINES_MAX)).unwrap_or(i64::MAX)
     }
+}
+
+/// A text as it is, or its beginning: what is cut loses its secrets first.
+fn within(text: &str, max: usize) -> String {
+    if text.len() <= max { text.to_owned() } else { scrub::cut(text, max).into_owned() }
 }
 
 /// `request(method, path)` and its builders.
