@@ -131,7 +131,9 @@ fn is_exact(number: &str) -> bool {
         return number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
     }
     // Rust writes the shortest decimal that reads back as the same double.
-    number.parse::<f64>().is_ok_and(|value| value.is_finite() && decimal(number) == decimal(&format!("{value:e}")))
+    number
+        .parse::<f64>()
+        .is_ok_and(|value| value.is_finite() && decimal(number) == decimal(&format!("{value:e}")))
 }
 
 /// A decimal as its digits without outer zeros and the power of ten of a point before them.

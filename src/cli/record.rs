@@ -262,11 +262,15 @@ fn clean_text(text: &str, value: Option<&Value>) -> String {
         }
     }
     let mut found = Vec::new();
-    value.iter().for_each(|value| named(value, &mut found));
+    if let Some(value) = value {
+        named(value, &mut found);
+    }
     // The longest first: one may be a part of another.
     found.sort_by_key(|text| std::cmp::Reverse(text.len()));
     let replaced = json::to_text(REPLACED);
-    found.iter().fold(scrub(text).into_owned(), |text, secret| text.replace(&json::to_text(secret), &replaced))
+    found
+        .iter()
+        .fold(scrub(text).into_owned(), |text, secret| text.replace(&json::to_text(secret), &replaced))
 }
 
 /// Whether what stands under a name is a secret.

@@ -183,7 +183,9 @@ pub(super) fn members(value: &Dynamic) -> HostResult<Object> {
 /// Pairs of an object: null is left out, a list repeats its name.
 fn flat(pairs: &Dynamic) -> HostResult<Vec<(String, String)>> {
     let mut out = Vec::new();
-    let Value::Object(pairs) = made::plain_value_of(pairs).map_err(fault)? else { return Err(fault(AN_OBJECT)) };
+    let Value::Object(pairs) = made::plain_value_of(pairs).map_err(fault)? else {
+        return Err(fault(AN_OBJECT));
+    };
     for (name, value) in pairs {
         let items = match value {
             Value::Null => continue,

@@ -132,7 +132,11 @@ impl Document {
                 *next += 1;
                 // What is remembered inside of it is passed over in one step.
                 if extent.len() >= LEAP_BYTES {
-                    *next += self.extents.get(*next..).unwrap_or_default().partition_point(|e| e.start < extent.end);
+                    *next += self
+                        .extents
+                        .get(*next..)
+                        .unwrap_or_default()
+                        .partition_point(|e| e.start < extent.end);
                 }
                 extent
             }
@@ -265,24 +269,39 @@ mod tests {
         assert!(list.found.iter().take(50).all(|e| d.text(*e) == deep));
     }
 
+    fn walk(d: &Document, part: Span, out: &mut Vec<String>) {
+        out.push(d.text(part).to_owned());
+        match d.index::<()>(part) {
+            Index::Object(members) => members.all().iter().for_each(|m| {
+                out.push(d.name(m).into_owned());
+                walk(d, m.value, out);
+            }),
+            Index::List(items) => items.found.iter().for_each(|e| walk(d, *e, out)),
+            Index::Scalar => {}
+        }
+    }
+
     #[test]
     fn the_same_is_found_with_and_without_extents() {
-        let big = |n: usize| format!(r#"{{"k":[{}],"t":"{}","o":{{"x":{{"y":[1,2,"{}"]}}}}}}"#, "7,".repeat(n) + "7", "z".repeat(n), "w".repeat(90));
-        let text = format!(r#"[{},{},"{}",3, {} , {{"a":{},"b":1}}]"#, big(3), big(400), "s".repeat(70), big(60), big(500));
+        let big = |n: usize| {
+            format!(
+                r#"{{"k":[{}],"t":"{}","o":{{"x":{{"y":[1,2,"{}"]}}}}}}"#,
+                "7,".repeat(n) + "7",
+                "z".repeat(n),
+                "w".repeat(90)
+            )
+        };
+        let text = format!(
+            r#"[{},{},"{}",3, {} , {{"a":{},"b":1}}]"#,
+            big(3),
+            big(400),
+            "s".repeat(70),
+            big(60),
+            big(500)
+        );
         let with = document(&text);
         let without = Document { extents: Vec::new(), ..document(&text) };
         assert!(with.extents.len() > 8);
-        fn walk(d: &Document, part: Span, out: &mut Vec<String>) {
-            out.push(d.text(part).to_owned());
-            match d.index::<()>(part) {
-                Index::Object(members) => members.all().iter().for_each(|m| {
-                    out.push(d.name(m).into_owned());
-                    walk(d, m.value, out);
-                }),
-                Index::List(items) => items.found.iter().for_each(|e| walk(d, *e, out)),
-                Index::Scalar => {}
-            }
-        }
         let (mut a, mut b) = (Vec::new(), Vec::new());
         walk(&with, with.whole(), &mut a);
         walk(&without, without.whole(), &mut b);

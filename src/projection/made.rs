@@ -87,7 +87,9 @@ pub(super) fn value_of(value: &Dynamic) -> Result<Value, String> {
     let text = text_of(value)?;
     if let Some(number) = bounded::inexact_number(&text) {
         let number = bounded::cut(number, 80);
-        return Err(format!("the number {number} has more digits than 64 bits hold: pass it on as a text (`.to_string()`)"));
+        return Err(format!(
+            "the number {number} has more digits than 64 bits hold: pass it on as a text (`.to_string()`)"
+        ));
     }
     serde_json::from_str(&text).map_err(|e| e.to_string())
 }
@@ -232,7 +234,8 @@ pub(super) fn error(code: &str, message: &str, more: &Map) -> HostResult<Made> {
             "data" => {
                 let data = match value.read_lock::<Made>().as_deref() {
                     Some(Made::Family(text) | Made::Json(text)) => {
-                        serde_json::from_str(&bounded::quote_inexact(text)).map_err(|e| fault(e.to_string()))?
+                        serde_json::from_str(&bounded::quote_inexact(text))
+                            .map_err(|e| fault(e.to_string()))?
                     }
                     _ => plain_value_of(value).map_err(fault)?,
                 };

@@ -106,6 +106,7 @@ pub(super) fn write_text(text: &str, max: Option<usize>, out: &mut String) -> bo
 
 /// Where the next quote or backslash (or, where `CONTROL`, control character) stands from `from` on, else the end.
 /// Texts are most of what a reply weighs, so they are looked at in blocks, which the compiler does in few steps.
+#[expect(clippy::needless_bitwise_bool, reason = "without branches whole blocks are compared at once")]
 pub(super) fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
     let is_it = |b: &u8| (*b == b'"') | (*b == b'\\') | (CONTROL & (*b < b' '));
     let mut at = from;
@@ -448,7 +449,10 @@ mod tests {
                 assert_eq!(Some(special::<false>(text.as_bytes(), 0)), plain, "{text}");
             }
         }
-        assert_eq!((special::<true>(b"abc", 1), special::<true>(b"", 0), special::<true>(b"a", 9)), (3, 0, 9));
+        assert_eq!(
+            (special::<true>(b"abc", 1), special::<true>(b"", 0), special::<true>(b"a", 9)),
+            (3, 0, 9)
+        );
         assert_eq!((special::<true>(b"a\x1fc", 0), special::<false>(b"a\x1fc", 0)), (1, 3));
     }
 

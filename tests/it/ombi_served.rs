@@ -14,6 +14,9 @@ use crate::upstream_http::serve;
 /// What an upstream that is down is asked with.
 const DOWN_TOKEN: &str = "down-bearer-0123456789";
 
+/// A secret that a caller pastes into its arguments.
+const GIVEN: &str = "ghp_givenBYtheCALLER0123456789abcdefgh";
+
 struct Client<'a> {
     server: &'a TestServer,
     token: String,
@@ -157,10 +160,40 @@ fn search(what: &str, bytes: &[u8], secrets: &[&str]) {
     for secret in secrets {
         let found = bytes.windows(secret.len()).position(|w| w == secret.as_bytes());
         if let Some(at) = found {
-            let near = bytes.get(at.saturating_sub(200)..(at + 60).min(bytes.len())).unwrap();
+            let near = &bytes[at.saturating_sub(200)..(at + 60).min(bytes.len())];
             panic!("`{secret}` stands in {what}: {}", String::from_utf8_lossy(near));
         }
     }
+}
+
+/// Everything that is answered to calls of every tool, under faults, as jobs and with secrets of the caller's own.
+fn spoken(admin: &Client<'_>, user: &Client<'_>, url: &str) -> String {
+    let mut answers = String::new();
+    let mut tell = |answer: Value| answers.push_str(&answer.to_string());
+    for case in cases() {
+        let tool = format!("ombi_{}", case["tool"].as_str().unwrap());
+        tell(admin.call(&tool, &case["args"]));
+    }
+    for fault in ["500", "html", "truncated", "types", "is_error", "429"] {
+        set_fault(url, fault);
+        tell(admin.call("ombi_read_requests", &json!({})));
+        tell(admin.call("ombi_write_request_create", &json!({"media": "movie", "tmdb_id": 910_001})));
+        tell(user.read("ombi://reference/genres"));
+    }
+    set_fault(url, "none");
+    let run = |tool: &str, arguments: Value| {
+        let more = json!({"tool": tool, "arguments": arguments, "wait_seconds": 0, "request_key": format!("{tool}-1")});
+        admin.call("docent_run_tool", &more)
+    };
+    tell(run("ombi.read_users", json!({"view": "list"})));
+    tell(run("ombi.read_settings", json!({"section": "radarr"})));
+    tell(run("ombi.write_issue_comment", json!({"action": "add", "issue_id": 3, "comment": "hello"})));
+    // A caller's own secret in an argument, one that is refused among them.
+    tell(admin.call("ombi_read_search", &json!({"query": GIVEN})));
+    tell(admin.call("ombi_read_search", &json!({"query": GIVEN, "unknown": GIVEN})));
+    tell(user.call("ombi_write_settings", &json!({"section": GIVEN})));
+    tell(admin.call(GIVEN, &json!({})));
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,34 +212,16 @@ async fn no_secret_is_in_anything_that_docent_writes_or_answers() {
     let server = TestServer::start(home.path(), &[]);
     let admin = Client { server: &server, token: admin_token.clone() };
     let user = Client { server: &server, token: user_token.clone() };
-    let given = "ghp_givenBYtheCALLER0123456789abcdefgh";
-    let secrets =
-        [fake_ombi::KEY, DOWN_TOKEN, &admin_token, &user_token, "SECRET-", "apikey=SECRET", "@example.invalid"];
-    let mut answers = String::new();
-    let mut tell = |answer: Value| answers.push_str(&answer.to_string());
-    for case in cases() {
-        let tool = format!("ombi_{}", case["tool"].as_str().unwrap());
-        tell(admin.call(&tool, &case["args"]));
-    }
-    for fault in ["500", "html", "truncated", "types", "is_error", "429"] {
-        set_fault(&url, fault);
-        tell(admin.call("ombi_read_requests", &json!({})));
-        tell(admin.call("ombi_write_request_create", &json!({"media": "movie", "tmdb_id": 910_001})));
-        tell(user.read("ombi://reference/genres"));
-    }
-    set_fault(&url, "none");
-    let run = |tool: &str, arguments: Value| {
-        let given = json!({"tool": tool, "arguments": arguments, "wait_seconds": 0, "request_key": format!("{tool}-1")});
-        admin.call("docent_run_tool", &given)
-    };
-    tell(run("ombi.read_users", json!({"view": "list"})));
-    tell(run("ombi.read_settings", json!({"section": "radarr"})));
-    tell(run("ombi.write_issue_comment", json!({"action": "add", "issue_id": 3, "comment": "hello"})));
-    // A caller's own secret in an argument, one that is refused among them.
-    tell(admin.call("ombi_read_search", &json!({"query": given})));
-    tell(admin.call("ombi_read_search", &json!({"query": given, "unknown": given})));
-    tell(user.call("ombi_write_settings", &json!({"section": given})));
-    tell(admin.call(given, &json!({})));
+    let secrets = [
+        fake_ombi::KEY,
+        DOWN_TOKEN,
+        &admin_token,
+        &user_token,
+        "SECRET-",
+        "apikey=SECRET",
+        "@example.invalid",
+    ];
+    let answers = spoken(&admin, &user, &url);
     search("an answer", answers.as_bytes(), &secrets);
     for path in ["/healthz", "/readyz", "/metrics", "/.well-known/oauth-protected-resource"] {
         let bearer = format!("Bearer {admin_token}");
@@ -220,7 +235,7 @@ async fn no_secret_is_in_anything_that_docent_writes_or_answers() {
         http(&server.url, "GET", "/readyz", &[("authorization", bearer.as_str())], "").unwrap();
     assert!(ready.contains("down"), "the upstream that is down is told: {ready}");
     let log = server.log();
-    assert!(log.contains("TRACE") && log.contains("DEBUG"), "{:.500}", log);
+    assert!(log.contains("TRACE") && log.contains("DEBUG"), "{log:.500}");
     let mut written = Vec::new();
     files(server.data(), &mut written);
     assert!(written.iter().any(|(path, _)| path.to_string_lossy().contains("audit")), "{written:?}");
@@ -228,7 +243,7 @@ async fn no_secret_is_in_anything_that_docent_writes_or_answers() {
         let what = path.display().to_string();
         search(&what, bytes, &secrets);
         // What a caller sends is its own; it is still in no log and in no audit.
-        search(&what, bytes, &[given]);
+        search(&what, bytes, &[GIVEN]);
     }
     drop(server);
     recorded(&home, &secrets);
@@ -258,6 +273,8 @@ fn recorded(home: &TestHome, secrets: &[&str]) {
         search("what is said", &[output.stdout, output.stderr].concat(), &secrets);
         let mut written = Vec::new();
         files(&folder, &mut written);
-        written.iter().for_each(|(path, bytes)| search(&path.display().to_string(), bytes, &secrets));
+        for (path, bytes) in &written {
+            search(&path.display().to_string(), bytes, &secrets);
+        }
     }
 }

@@ -27,9 +27,8 @@ fn compile(toml: &str) -> Projection {
 fn reply(unwanted: usize) -> UpstreamReply {
     let episode = json!({"episode": 1, "title": "e".repeat(60), "nested": [{"a": [1, 2, 3]}, {"b": "c"}]});
     let graph = vec![episode; unwanted / 120];
-    let records: Vec<Value> = (0..100)
-        .map(|i| json!({"id": i, "title": "t".repeat(500), "graph": graph, "year": 2000}))
-        .collect();
+    let records: Vec<Value> =
+        (0..100).map(|i| json!({"id": i, "title": "t".repeat(500), "graph": graph, "year": 2000})).collect();
     let text = json!({ "results": records }).to_string();
     let body = ReplyBody::Bytes { media_type: "application/json".to_owned(), bytes: text.into() };
     UpstreamReply { status: 200, headers: Vec::new(), body, warnings: Vec::new() }
@@ -49,8 +48,9 @@ fn taken(projection: &Projection, reply: &UpstreamReply) -> u64 {
 
 #[test]
 fn native_shaping_takes_no_more_of_a_large_reply_than_of_a_small_one() {
-    let projection =
-        compile("collection = \"/results\"\nfields = { id = \"/id\", title = \"/title\", year = \"/year\" }\n");
+    let projection = compile(
+        "collection = \"/results\"\nfields = { id = \"/id\", title = \"/title\", year = \"/year\" }\n",
+    );
     let (small, large) = (reply(0), reply(80_000));
     let ReplyBody::Bytes { bytes, .. } = &large.body else { panic!("bytes") };
     assert!(bytes.len() > 8_000_000, "{}", bytes.len());
