@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::unfold;
+use futures_util::StreamExt as _;
+use futures_util::stream::{FuturesUnordered, unfold};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
@@ -74,7 +75,7 @@ impl Mcp {
         let mut call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> =
             Box::pin(async move { server.call_tool(exchange, &call_id, &params).await });
         let Some(mut progress) = progress else {
-            let answer = call.await;
+            let answer = when_woken(call).await;
             guard.map(DropGuard::disarm);
             return HttpReply::answer(revision, &id, answer);
         };
@@ -94,6 +95,14 @@ impl Mcp {
         };
         events(first, Streaming { call, progress, id, ended: false, last: None, guard })
     }
+}
+
+/// Polls a call only when something that it waits for has woken it. Its connection's task is woken for the request
+/// body as well, twice as a rule, and each time the whole call would be asked in vain.
+async fn when_woken(call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>) -> Answer {
+    let mut only: FuturesUnordered<_> = std::iter::once(call).collect();
+    // One was put in, so one comes out.
+    only.next().await.unwrap_or(Answer::Cancelled)
 }
 
 fn events(first: Bytes, streaming: Streaming) -> HttpReply {
