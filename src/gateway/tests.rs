@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::{CallAnswer, Gateway, RequestContext};
-use crate::call::{ReplyBody, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest};
+use crate::call::{
+    ErrorCode, ReplyBody, ToolCall, ToolError, ToolOutcome, ToolResult, UpstreamReply, UpstreamRequest,
+};
 use crate::catalog::Tool;
 use crate::clock::Clock;
 use crate::diagnostic::{Diagnostics, SourceFile};
@@ -264,9 +266,19 @@ fn structured(answer: CallAnswer) -> Value {
     result(answer).structured.unwrap().value()
 }
 
+/// The error of a call, as it is or in the envelope of a tool that was run by a dispatcher.
 fn error(answer: CallAnswer) -> ToolError {
-    match answer {
-        CallAnswer::Outcome(ToolOutcome::Failed(e)) => e,
-        other => panic!("no error: {other:?}"),
+    let result = match answer {
+        CallAnswer::Outcome(ToolOutcome::Failed(e)) => return e,
+        other => result(other),
+    };
+    let told = result.structured.unwrap().value();
+    assert!(result.is_error && told["ok"] == false, "no error: {told}");
+    let of = &told["error"];
+    let code = ErrorCode::parse(of["code"].as_str().unwrap()).unwrap();
+    ToolError {
+        retryable: of["retryable"] == true,
+        field: of["field"].as_str().map(str::to_owned),
+        ..ToolError::new(code, of["message"].as_str().unwrap())
     }
 }

@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::call::ErrorCode;
 
 #[tokio::test]
 async fn a_permitted_call_reaches_the_upstream_by_either_name() {

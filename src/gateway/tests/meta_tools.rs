@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::call::ErrorCode;
 
 async fn search(world: &World, ctx: &RequestContext, arguments: Value) -> Value {
     structured(world.call_as(ctx, "docent_search_tools", arguments).await)

@@ -3,7 +3,6 @@
 use super::*;
 use crate::audit::Dedup;
 use crate::cache::ReplayCounts;
-use crate::call::ErrorCode;
 use crate::jobs::JobView;
 
 /// A world whose tools may take long, and wait for each other at two slots.
