@@ -157,6 +157,14 @@ impl Projection {
         }
     }
 
+    /// The families that a result's data may have (seed 001), by name; none where it has no envelope.
+    pub fn families(&self) -> Vec<&str> {
+        match &self.contract {
+            Contract::Enveloped(envelope) => envelope.family_names().collect(),
+            Contract::Free | Contract::Bare(_) => Vec::new(),
+        }
+    }
+
     /// Checks which members a caller asks for against what this tool's results can have. A tool without a
     /// schema of its own takes any.
     pub fn check_fields(&self, fields: &Fields) -> Result<(), ToolError> {

@@ -111,6 +111,7 @@ async fn a_recorded_call_is_a_case_that_holds_without_its_secrets() {
     let (_, out, _) = run(&home, data.path(), &["describe", "u.list"]);
     let described: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(described["measured"], *cost);
+    assert_eq!(described["output_families"], json!(["page"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use crate::catalog::{Deprecation, Hash, Tool, ToolAnnotations};
 use crate::id::{Scope, ToolId, ToolNo, UpstreamId};
 use crate::json::{self, JsonText, Object};
 use crate::policy::{Decision, Principal, Reason, Standing};
-use crate::projection::PLAIN_SCHEMA;
+use crate::projection::{PLAIN_SCHEMA, Projection};
 use crate::schema::SchemaText;
 
 use super::super::failure;
@@ -39,6 +39,9 @@ struct Entry<'a> {
     input_schema: Schema<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a RawValue>,
+    /// What the `kind` of a result's data may be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    output_families: Vec<&'a str>,
     dependencies: Vec<&'a ToolId>,
     permissions: Permissions<'a>,
     availability: String,
@@ -121,6 +124,7 @@ fn entry<'a>(view: &'a View, who: &Principal, no: ToolNo, tool: &'a Tool) -> Ent
         deprecated: tool.deprecated.as_ref(),
         input_schema: Schema::Whole(tool.input_schema.raw()),
         output_schema: tool.output_schema.as_ref().and_then(SchemaText::raw).or_else(plain),
+        output_families: projection.map(Projection::families).unwrap_or_default(),
         dependencies: dependencies(view, no, tool),
         permissions: permissions(view, who, no, tool),
         availability: search::availability(view, tool),

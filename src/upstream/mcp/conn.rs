@@ -7,7 +7,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -107,7 +107,7 @@ impl Pool {
     /// replaced by a new one.
     pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Exchange<'_>, SendFault> {
         loop {
-            let (mut live, kept) = match self.take().await {
+            let (mut live, kept) = match self.take() {
                 Some(live) => (live, true),
                 None => (self.connect().await.map_err(SendFault::Connect)?, false),
             };
@@ -131,7 +131,7 @@ impl Pool {
     }
 
     /// A kept connection of this thread that is still open.
-    async fn take(&self) -> Option<Live> {
+    fn take(&self) -> Option<Live> {
         let home = home();
         loop {
             let (mut live, since) = {
@@ -142,11 +142,8 @@ impl Pool {
             if self.clock.now().saturating_duration_since(since) > IDLE {
                 continue;
             }
-            std::future::poll_fn(|cx| {
-                live.drive(cx);
-                Poll::Ready(())
-            })
-            .await;
+            // It is only looked at. With the call's own waker, sending on it would wake the call once in vain.
+            live.drive(&mut Context::from_waker(Waker::noop()));
             if !live.ended && live.sender.is_ready() {
                 return Some(live);
             }
