@@ -34,7 +34,7 @@ pub enum ErrorCode {
     /// The upstream cannot be reached, or is not there at all.
     UpstreamUnavailable,
     /// The upstream did not answer in time, and nothing was changed.
-    UpstreamTimeout,
+    Timeout,
     /// The upstream answered something that does not fit its contract.
     UpstreamSchemaMismatch,
     /// The upstream (or this version of it) has no such function.
@@ -70,7 +70,7 @@ impl ErrorCode {
             Self::Conflict => "CONFLICT",
             Self::RateLimited => "RATE_LIMITED",
             Self::UpstreamUnavailable => "UPSTREAM_UNAVAILABLE",
-            Self::UpstreamTimeout => "UPSTREAM_TIMEOUT",
+            Self::Timeout => "TIMEOUT",
             Self::UpstreamSchemaMismatch => "UPSTREAM_SCHEMA_MISMATCH",
             Self::UnsupportedCapability => "UNSUPPORTED_CAPABILITY",
             Self::UpstreamRejected => "UPSTREAM_REJECTED",
@@ -94,7 +94,7 @@ impl ErrorCode {
         Self::Conflict,
         Self::RateLimited,
         Self::UpstreamUnavailable,
-        Self::UpstreamTimeout,
+        Self::Timeout,
         Self::UpstreamSchemaMismatch,
         Self::UnsupportedCapability,
         Self::UpstreamRejected,

@@ -31,7 +31,7 @@ const FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Codes that tell of the upstream's health. A wrong argument or a refusal does not.
 const UPSTREAM_CODES: [&str; 6] = [
     "UPSTREAM_UNAVAILABLE",
-    "UPSTREAM_TIMEOUT",
+    "TIMEOUT",
     "UPSTREAM_SCHEMA_MISMATCH",
     "UPSTREAM_ERROR",
     "UNKNOWN_OUTCOME",
@@ -171,7 +171,7 @@ mod tests {
         for _ in 0..10 {
             assert!(drift.see(&call(Outcome::Error, "INVALID_ARGUMENT", 1)).is_empty());
         }
-        let fail = || call(Outcome::Error, "UPSTREAM_TIMEOUT", 1);
+        let fail = || call(Outcome::Error, "TIMEOUT", 1);
         let signals: Vec<_> = (0..8).flat_map(|_| drift.see(&fail())).collect();
         assert_eq!(names(&signals), ["failure_run"], "told once");
         assert_eq!(names(&drift.see(&call(Outcome::Ok, "", 5))), ["failure_run_over"]);

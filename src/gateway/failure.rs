@@ -88,7 +88,7 @@ pub(super) fn timed_out(of: Failed<'_>, what: &str) -> ToolError {
         return unknown_outcome(of, what);
     }
     ToolError::new(
-        ErrorCode::UpstreamTimeout,
+        ErrorCode::Timeout,
         format!(
             "{} It was given {} ms and stopped. Nothing was changed: try again, or ask for less.",
             full_stop(what),
@@ -114,7 +114,7 @@ pub(super) fn unknown_outcome(of: Failed<'_>, what: &str) -> ToolError {
 /// The caller gave up before there was an answer.
 pub(super) fn cancelled(of: Failed<'_>) -> ToolError {
     if of.read_only {
-        ToolError::new(ErrorCode::UpstreamTimeout, "The call was cancelled; nothing was changed.").retryable()
+        ToolError::new(ErrorCode::Timeout, "The call was cancelled; nothing was changed.").retryable()
     } else {
         unknown_outcome(of, "The call was cancelled on its way.")
     }
@@ -348,8 +348,8 @@ mod tests {
                 ErrorCode::InvalidArgument,
                 ErrorCode::InternalError,
                 ErrorCode::UpstreamUnavailable,
-                ErrorCode::UpstreamTimeout,
-                ErrorCode::UpstreamTimeout,
+                ErrorCode::Timeout,
+                ErrorCode::Timeout,
                 ErrorCode::UpstreamSchemaMismatch,
                 ErrorCode::UpstreamSchemaMismatch,
                 ErrorCode::AuthenticationFailed,

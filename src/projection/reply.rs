@@ -121,7 +121,7 @@ pub(super) fn failure(reply: &UpstreamReply, read_only: bool) -> Option<ToolErro
         503 => (ErrorCode::UpstreamUnavailable, true),
         // A gateway on the way lost the answer: a write may have been done.
         408 | 502 | 504 if !read_only => (ErrorCode::UnknownOutcome, false),
-        408 | 504 => (ErrorCode::UpstreamTimeout, true),
+        408 | 504 => (ErrorCode::Timeout, true),
         502 => (ErrorCode::UpstreamUnavailable, true),
         500.. => (ErrorCode::InternalError, read_only),
         _ => (ErrorCode::UpstreamRejected, false),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(limited.message, "the upstream answered 429: slow down");
         let read = failure(&reply(504, json, ""), true).unwrap();
         let write = failure(&reply(504, json, ""), false).unwrap();
-        assert_eq!((read.code, read.retryable), (ErrorCode::UpstreamTimeout, true));
+        assert_eq!((read.code, read.retryable), (ErrorCode::Timeout, true));
         assert_eq!((write.code, write.retryable), (ErrorCode::UnknownOutcome, false));
         assert!(!failure(&reply(500, json, ""), false).unwrap().retryable);
     }

@@ -184,7 +184,7 @@ fn time_that_runs_out_is_told_as_such_and_a_write_is_never_called_harmless() {
     let home = home(&backend);
     let server = TestServer::start(home.path(), &[]);
     let (_, read) = call(&server, "api.late", &json!({}));
-    assert_eq!(error(&read)["code"], "UPSTREAM_TIMEOUT");
+    assert_eq!(error(&read)["code"], "TIMEOUT");
     assert_eq!(error(&read)["retryable"], true);
     let message = error(&read)["message"].as_str().unwrap();
     assert!(message.contains("did not answer in time") && !message.contains("cancelled"), "{message}");

@@ -252,7 +252,7 @@ async fn docent_tells_apart_what_a_failing_ombi_does() {
     let made = call(&home, &url, write, &movie);
     assert_eq!(made["data"]["target"], json!({"kind": "movie", "id": 31}), "{made}");
     for (fault, of_read, of_write) in [
-        ("slow", "UPSTREAM_TIMEOUT", "UNKNOWN_OUTCOME"),
+        ("slow", "TIMEOUT", "UNKNOWN_OUTCOME"),
         ("500", "INTERNAL_ERROR", "INTERNAL_ERROR"),
         ("429", "RATE_LIMITED", "RATE_LIMITED"),
         ("204", "UPSTREAM_SCHEMA_MISMATCH", "UNKNOWN_OUTCOME"),

@@ -258,7 +258,7 @@ fn still_running(job: &JobView) -> ToolError {
         "The tool behind it takes longer than a read waits. It goes on as the job `{}`: ask for that job's status.",
         &*job.id
     );
-    ToolError::new(ErrorCode::UpstreamTimeout, message).details(json!({ "job_id": &*job.id }))
+    ToolError::new(ErrorCode::Timeout, message).details(json!({ "job_id": &*job.id }))
 }
 
 /// Bytes as text where their type says so and they are, else as base64.

@@ -73,7 +73,7 @@ async fn every_way_a_call_can_end_is_one_record() {
         ["fake.read", "run", "permit", "ok", ""],
         ["fake.write", "run_readonly", "unknown", "refused", "INVALID_ARGUMENT"],
         ["docent_search_tools", "direct", "permit", "ok", ""],
-        ["fake.read", "direct", "permit", "error", "UPSTREAM_TIMEOUT"],
+        ["fake.read", "direct", "permit", "error", "TIMEOUT"],
     ];
     assert_eq!(audited.told(), expected.map(|row| row.map(str::to_owned)));
     let first = &audited.calls()[0];

@@ -75,7 +75,7 @@ async fn a_call_that_hangs_is_cancelled_and_a_write_is_unknown() {
     let world = World::small();
     world.fake.will(Act::Hang);
     let read = error(world.call("fake.read", json!({})).await);
-    assert_eq!((read.code, read.retryable), (ErrorCode::UpstreamTimeout, true));
+    assert_eq!((read.code, read.retryable), (ErrorCode::Timeout, true));
     assert!(world.fake.cancelled.load(Ordering::SeqCst), "the adapter was told");
     let write = error(world.call("fake.write", json!({})).await);
     assert_eq!((write.code, write.retryable), (ErrorCode::UnknownOutcome, false));
