@@ -88,7 +88,7 @@ pub(super) fn refusal(
                 "request": &*ctx.correlation_id,
                 "caller": &*ctx.principal.subject,
                 "what": what,
-                "name": cut(name, NAME_BYTES_MAX),
+                "name": cut(&scrub(name), NAME_BYTES_MAX),
                 "decision": decision,
                 "rule": rule.map(ToString::to_string).unwrap_or_default(),
             }),

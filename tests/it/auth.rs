@@ -155,12 +155,16 @@ fn refused_tokens_and_reads_are_recorded_without_flooding_the_log() {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
-    let params = json!({"uri": "docent://tools/u.hi", "_meta": meta});
-    rpc(
-        &server.url,
-        &headers,
-        &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}),
-    );
+    let pasted = format!("docent://tools/ghp_{}", "a1b2c3d4".repeat(4));
+    for uri in ["docent://tools/u.hi", &pasted] {
+        let params = json!({"uri": uri, "_meta": meta});
+        let headers = headers.map(|(name, value)| (name, if name == "mcp-name" { uri } else { value }));
+        rpc(
+            &server.url,
+            &headers,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}),
+        );
+    }
     // A stop writes what was only counted so far.
     let stopped = std::process::Command::new("kill").arg(server.id().to_string()).status().unwrap();
     assert!(stopped.success());
@@ -177,7 +181,8 @@ fn refused_tokens_and_reads_are_recorded_without_flooding_the_log() {
     let read = of("refused");
     assert_eq!(
         (read.len(), &read[0]["caller"], &read[0]["name"]),
-        (1, &json!("alice"), &json!("docent://tools/u.hi"))
+        (2, &json!("alice"), &json!("docent://tools/u.hi"))
     );
+    assert_eq!(read[1]["name"], "docent://tools/[secret removed]");
     assert!(!out.contains("wrong") && !out.contains(&token_b));
 }
