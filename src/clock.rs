@@ -53,6 +53,22 @@ impl Clock {
 
 /// Milliseconds since 1970 as RFC 3339 in UTC, to the second.
 pub fn rfc3339(ms: u64) -> String {
+    let mut out = date_and_time(ms);
+    out.push('Z');
+    out
+}
+
+/// The same to the millisecond: for records that are sorted by it.
+pub fn rfc3339_ms(ms: u64) -> String {
+    let mut out = date_and_time(ms);
+    out.push('.');
+    push_digits(&mut out, ms % 1_000, 3);
+    out.push('Z');
+    out
+}
+
+/// Without its zone. Digit by digit: every record of the audit has one, and a format costs ten times as much.
+fn date_and_time(ms: u64) -> String {
     let seconds = ms / 1_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     // Civil from days: years begin in March, eras have 400 years (146,097 days).
@@ -64,13 +80,28 @@ pub fn rfc3339(ms: u64) -> String {
     let of_month = of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{of_month:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+    let mut out = String::with_capacity(24);
+    let parts = [
+        ('-', year, 4),
+        ('-', month, 2),
+        ('T', of_month, 2),
+        (':', rest / 3_600, 2),
+        (':', rest / 60 % 60, 2),
+    ];
+    for (after, value, width) in parts {
+        push_digits(&mut out, value, width);
+        out.push(after);
+    }
+    push_digits(&mut out, rest % 60, 2);
+    out
 }
 
-/// The same to the millisecond: for records that are sorted by it.
-pub fn rfc3339_ms(ms: u64) -> String {
-    let seconds = rfc3339(ms);
-    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), ms % 1_000)
+/// The last `width` digits of a number, zeros in front.
+fn push_digits(out: &mut String, value: u64, width: u32) {
+    for place in (0..width).rev() {
+        let digit = value / 10_u64.pow(place) % 10;
+        out.push(u32::try_from(digit).ok().and_then(|d| char::from_digit(d, 10)).unwrap_or('0'));
+    }
 }
 
 #[cfg(test)]
@@ -91,5 +122,6 @@ mod tests {
         assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(1_795_996_799_999), "2026-11-29T23:59:59Z");
         assert_eq!(rfc3339_ms(1_795_996_799_009), "2026-11-29T23:59:59.009Z");
+        assert_eq!(rfc3339_ms(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
     }
 }

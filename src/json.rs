@@ -100,8 +100,7 @@ pub fn quote_inexact(text: &str) -> Cow<'_, str> {
 
 fn inexact_numbers(text: &str) -> impl Iterator<Item = Range<usize>> {
     let bytes = text.as_bytes();
-    let has_power = |w: &[u8]| matches!(w, [b'0'..=b'9', b'e' | b'E']);
-    let is_suspect = has_digits(bytes, LONG_DIGITS) || bytes.windows(2).any(has_power);
+    let is_suspect = has_digits(bytes, LONG_DIGITS) || has_power(bytes);
     let (mut at, mut quoted) = (if is_suspect { 0 } else { bytes.len() }, false);
     std::iter::from_fn(move || {
         while let Some(byte) = bytes.get(at) {
@@ -165,6 +164,19 @@ fn has_digits(bytes: &[u8], run: usize) -> bool {
     })
 }
 
+/// Bytes that are looked at together for a digit.
+const DIGIT_BLOCK: usize = 64;
+
+/// Whether an `e` stands behind a digit somewhere, as in a number with a power of ten. Blocks without a digit, most
+/// of a text, are passed by without a branch per byte.
+fn has_power(bytes: &[u8]) -> bool {
+    bytes.chunks(DIGIT_BLOCK).enumerate().any(|(number, block)| {
+        let with_next = bytes.get(number * DIGIT_BLOCK..).unwrap_or_default();
+        block.iter().fold(false, |any, b| any | b.is_ascii_digit())
+            && with_next.windows(2).take(DIGIT_BLOCK).any(|pair| matches!(pair, [b'0'..=b'9', b'e' | b'E']))
+    })
+}
+
 /// Why bytes are not JSON that docent takes.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
@@ -201,6 +213,12 @@ pub fn parse_as<'a, T: Deserialize<'a>>(bytes: &'a [u8], max: usize) -> Result<T
         return Err(JsonError::TooLarge { bytes: bytes.len(), max });
     }
     Ok(serde_json::from_slice(bytes)?)
+}
+
+/// Parses a text that is bounded already into a value of at most [`JSON_DEPTH_MAX`] levels.
+pub fn parse_text(text: &str) -> Result<Value, JsonError> {
+    let value: Value = serde_json::from_str(text)?;
+    if depth_exceeds(&value, JSON_DEPTH_MAX) { Err(JsonError::TooDeep) } else { Ok(value) }
 }
 
 /// Reads a file of at most `max` bytes.
@@ -261,48 +279,72 @@ pub fn encoded_len<T: Serialize + ?Sized>(value: &T) -> usize {
 /// Canonical bytes: compact, object keys sorted by code unit at every level, arrays in order.
 /// Equal values have equal bytes; used for hashing and for replay keys.
 pub fn canonical(value: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
-    write_canonical(value, &mut out);
-    out
+    let mut out = String::new();
+    write_value(value, true, &mut out);
+    out.into_bytes()
 }
 
 /// The same of an object.
 pub fn canonical_object(object: &Object) -> Vec<u8> {
-    let mut out = Vec::new();
-    write_object(object, &mut out);
+    let mut out = String::new();
+    write_object(object, true, &mut out);
+    out.into_bytes()
+}
+
+/// Compact JSON of an object, its keys in their order: what [`to_text`] gives, but texts in which nothing is escaped,
+/// most of what arguments hold, are copied whole.
+pub fn object_text(object: &Object) -> String {
+    let mut out = String::new();
+    write_object(object, false, &mut out);
     out
 }
 
-fn write_object(map: &Object, out: &mut Vec<u8>) {
-    let mut keys: Vec<&String> = map.keys().collect();
-    keys.sort_unstable();
-    out.push(b'{');
-    for (i, key) in keys.into_iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        out.extend(to_bytes(key));
-        out.push(b':');
-        write_canonical(map.get(key).unwrap_or(&Value::Null), out);
+fn write_object(map: &Object, sorted: bool, out: &mut String) {
+    let mut members: Vec<(&String, &Value)> = map.iter().collect();
+    if sorted {
+        members.sort_unstable_by_key(|(key, _)| *key);
     }
-    out.push(b'}');
+    out.push('{');
+    for (i, (key, value)) in members.into_iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        write_string(key, out);
+        out.push(':');
+        write_value(value, sorted, out);
+    }
+    out.push('}');
 }
 
-fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+fn write_value(value: &Value, sorted: bool, out: &mut String) {
     match value {
-        Value::Object(map) => write_object(map, out),
+        Value::Object(map) => write_object(map, sorted, out),
         Value::Array(items) => {
-            out.push(b'[');
+            out.push('[');
             for (i, item) in items.iter().enumerate() {
                 if i > 0 {
-                    out.push(b',');
+                    out.push(',');
                 }
-                write_canonical(item, out);
+                write_value(item, sorted, out);
             }
-            out.push(b']');
+            out.push(']');
         }
-        scalar => out.extend(to_bytes(scalar)),
+        Value::String(text) => write_string(text, out),
+        scalar => out.push_str(&to_text(scalar)),
     }
+}
+
+fn write_string(text: &str, out: &mut String) {
+    // Without a branch per byte, so that many are looked at together.
+    let is_escaped = |b: &u8| *b < b' ' || *b == b'"' || *b == b'\\';
+    if text.as_bytes().iter().fold(false, |any, b| any | is_escaped(b)) {
+        out.push_str(&to_text(text));
+        return;
+    }
+    out.reserve(text.len() + 2);
+    out.push('"');
+    out.push_str(text);
+    out.push('"');
 }
 
 /// A name as a token of a JSON Pointer (RFC 6901 §3).
@@ -418,6 +460,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_object_is_written_as_serde_writes_it(texts in proptest::collection::vec("(\\PC|[\\x00-\\x1f\"\\\\]){0,12}", 0..5), n in any::<f64>()) {
+            let inner: Object = texts.iter().map(|t| (t.clone(), json!([t, n, null, {"t": t}]))).collect();
+            let object: Object = [("z".to_owned(), Value::Object(inner)), ("a".to_owned(), json!(7))].into_iter().collect();
+            prop_assert_eq!(object_text(&object), to_text(&object));
+        }
+
+        #[test]
+        fn a_power_of_ten_is_found_wherever_it_stands(before in 0usize..200, after in 0usize..200) {
+            let text = format!("{}1e400{}", " ".repeat(before), " ".repeat(after));
+            prop_assert_eq!(inexact_number(&text), Some("1e400"));
+        }
+
         #[test]
         fn a_cut_fits_and_never_splits_a_character(text in "\\PC{0,40}", max in 0usize..200) {
             let part = cut(&text, max);

@@ -21,6 +21,8 @@ const HEAD_FILE: &str = "head.json";
 const HEAD_BYTES_MAX: usize = 4 * 1024;
 /// What stands between a record's own members and its tag.
 const TAG_MEMBER: &str = ",\"tag\":\"";
+/// Bytes that the seal adds to a record: the member, 64 digits, the quote and the brace.
+pub(super) const SEAL_BYTES: usize = TAG_MEMBER.len() + 66;
 
 /// What the chain is keyed with. Whoever has it can write a log anew; keep it elsewhere than the log if that matters.
 #[derive(Clone, PartialEq, Eq)]
@@ -77,11 +79,16 @@ impl AuditKey {
         *hasher.finalize().as_bytes()
     }
 
-    /// A line of the log: the record (a JSON object as text), its tag as the last member, no line end.
-    pub(super) fn seal(&self, before: &Tag, record: &str) -> (String, Tag) {
-        let body = record.strip_suffix('}').unwrap_or(record);
-        let tag = self.tag(before, body.as_bytes());
-        (format!("{body}{TAG_MEMBER}{}\"}}", hex(&tag)), tag)
+    /// Makes a record (a JSON object as text) a line of the log: its tag is the last member, without a line end.
+    pub(super) fn seal(&self, before: &Tag, record: &mut String) -> Tag {
+        if record.ends_with('}') {
+            record.pop();
+        }
+        let tag = self.tag(before, record.as_bytes());
+        record.push_str(TAG_MEMBER);
+        record.push_str(&blake3::Hash::from_bytes(tag).to_hex());
+        record.push_str("\"}");
+        tag
     }
 
     /// The tag of a line that follows `before`; `None` where it was changed or belongs elsewhere.
@@ -169,7 +176,8 @@ mod tests {
     fn a_line_opens_only_as_it_was_written_and_where_it_stood() {
         let key = AuditKey::of(&Secret::new("k"));
         let zero = [0; 32];
-        let (line, tag) = key.seal(&zero, r#"{"seq":1,"a":"b"}"#);
+        let mut line = r#"{"seq":1,"a":"b"}"#.to_owned();
+        let tag = key.seal(&zero, &mut line);
         assert!(line.starts_with(r#"{"seq":1,"a":"b","tag":""#) && line.ends_with("\"}"), "{line}");
         assert_eq!(key.open(&zero, &line), Some(tag));
         assert_eq!(key.open(&tag, &line), None, "moved");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::chain::{AuditKey, Head, Tag, from_hex, hex};
+use super::chain::{AuditKey, Head, SEAL_BYTES, Tag, from_hex, hex};
 use super::settings::AuditSettings;
 use crate::clock::rfc3339_ms;
 use crate::json;
@@ -20,6 +20,9 @@ const FILE_TIME_MAX_MS: u64 = 24 * 60 * 60 * 1_000;
 pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// What was written by a process that died before it told the head: one batch at most.
 const TAIL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes that a line has before its record's own members, as a rule.
+const HEAD_BYTES: usize = 96;
 
 /// A record to write: its kind and its members.
 pub(super) struct Pending {
@@ -72,29 +75,41 @@ impl Log {
             Some(file) => file,
             None => self.begin(&mut head, now_ms, &mut out)?,
         };
-        let mut bytes = Vec::new();
-        for record in records {
-            out.push(self.add(&mut head, &mut bytes, &record)?);
-        }
+        let bytes = self.add_all(&mut head, &records, &mut out)?;
         file.write_all(&bytes)?;
         head.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         head.write(&self.dir, &self.key)?;
         Ok(out)
     }
 
-    /// Seals one record behind the last one.
-    fn add(&self, head: &mut Head, into: &mut Vec<u8>, record: &Pending) -> io::Result<Written> {
-        let before = from_hex(&head.tag).ok_or_else(|| broken("the head has no tag"))?;
-        let seq = head.seq + 1;
-        let (at, kind) = (rfc3339_ms(record.at_ms), record.kind);
+    /// Seals records behind the last one: the bytes to append.
+    fn add_all(&self, head: &mut Head, records: &[Pending], out: &mut Vec<Written>) -> io::Result<Vec<u8>> {
+        let mut before = from_hex(&head.tag).ok_or_else(|| broken("the head has no tag"))?;
+        let mut bytes = Vec::new();
+        for record in records {
+            let (written, tag) = self.add((head.seq + 1, &before), &mut bytes, record);
+            (head.seq, before) = (written.seq, tag);
+            out.push(written);
+        }
+        head.tag = hex(&before);
+        Ok(bytes)
+    }
+
+    /// Seals one record behind the one whose tag is `before`.
+    fn add(&self, (seq, before): (u64, &Tag), into: &mut Vec<u8>, record: &Pending) -> (Written, Tag) {
         let members = record.body.strip_prefix('{').filter(|rest| *rest != "}");
-        let members = members.map_or_else(|| "}".to_owned(), |rest| format!(",{rest}"));
-        let (line, tag) =
-            self.key.seal(&before, &format!("{{\"seq\":{seq},\"at\":\"{at}\",\"kind\":\"{kind}\"{members}"));
+        let mut line = String::with_capacity(record.body.len() + HEAD_BYTES + SEAL_BYTES);
+        for part in ["{\"seq\":", &seq.to_string(), ",\"at\":\"", &rfc3339_ms(record.at_ms), "\",\"kind\":\""]
+        {
+            line.push_str(part);
+        }
+        line.push_str(record.kind);
+        line.push_str(if members.is_some() { "\"," } else { "\"}" });
+        line.push_str(members.unwrap_or_default());
+        let tag = self.key.seal(before, &mut line);
         into.extend_from_slice(line.as_bytes());
         into.push(b'\n');
-        (head.seq, head.tag) = (seq, hex(&tag));
-        Ok(Written { seq, line: Arc::from(line) })
+        (Written { seq, line: Arc::from(line) }, tag)
     }
 
     /// The file to go on with. `None`: a new one is due.
@@ -155,8 +170,7 @@ impl Log {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(self.dir.join(&head.file))?;
         let body = json!({ "before": head.tag, "version": env!("CARGO_PKG_VERSION") }).to_string();
-        let mut bytes = Vec::new();
-        out.push(self.add(head, &mut bytes, &Pending { kind: "open", at_ms: now_ms, body })?);
+        let bytes = self.add_all(head, &[Pending { kind: "open", at_ms: now_ms, body }], out)?;
         file.write_all(&bytes)?;
         head.bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         head.write(&self.dir, &self.key)?;

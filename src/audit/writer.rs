@@ -121,7 +121,7 @@ impl Audit {
     pub fn arguments(&self, arguments: &Object) -> (ArgumentSummary, Option<String>) {
         match &self.0 {
             Some(inner) if inner.settings.arguments != ArgumentDetail::None => {
-                let text = json::to_text(arguments);
+                let text = json::object_text(arguments);
                 let detail = inner.settings.arguments;
                 (ArgumentSummary::of(arguments, &text, &inner.argument_key, detail), Some(text))
             }

@@ -29,6 +29,10 @@ struct Found {
     stays: bool,
 }
 
+/// How nearly every server begins a text, the most frequent of blocks: what follows need not be read to know that it
+/// is no file.
+const TEXT_BLOCK: &str = r#"{"type":"text","#;
+
 impl Gateway {
     /// Keeps a reply's files for its caller and links them.
     pub(super) async fn keep_artifacts(
@@ -49,7 +53,7 @@ impl Gateway {
         let mut content = Vec::with_capacity(mcp.content.len());
         let mut kept = Vec::new();
         for raw in std::mem::take(&mut mcp.content) {
-            if text_of_block(&raw).is_some() {
+            if raw.get().starts_with(TEXT_BLOCK) || text_of_block(&raw).is_some() {
                 content.push(raw);
                 continue;
             }

@@ -106,6 +106,10 @@ pub(super) fn brought(params: &Params) -> Result<Option<ClientReply>, RpcError> 
         input_responses: Option<json::Object>,
         request_state: Option<String>,
     }
+    // Nearly every call brings neither: its arguments are not read for that.
+    if !params.has("inputResponses") && !params.has("requestState") {
+        return Ok(None);
+    }
     let Brought { input_responses, request_state } = params.read()?;
     if input_responses.is_none() && request_state.is_none() {
         return Ok(None);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -45,28 +45,37 @@ impl RequestId {
     }
 }
 
-/// The parameters of a message: raw, and where each member of theirs stands, found once.
+/// The parameters of a message: their JSON, and where each member stands in it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Params {
-    raw: Option<Box<RawValue>>,
+    /// An object without space between its members; empty where there are none.
+    text: String,
     members: Vec<(Box<str>, Range<usize>)>,
 }
 
 impl Params {
-    fn new(raw: &RawValue) -> Self {
-        let text = raw.get();
-        let found: Pairs<'_> = json::parse_as(text.as_bytes(), text.len()).unwrap_or_default();
-        let begin = text.as_ptr().addr();
-        let members = found.0.into_iter().map(|(name, value)| {
-            let from = value.get().as_ptr().addr().saturating_sub(begin);
-            (Box::from(&*name), from..from + value.get().len())
-        });
-        Self { members: members.collect(), raw: Some(raw.to_owned()) }
+    fn new(found: &Pairs<'_>) -> Self {
+        let room = found.0.iter().map(|(name, value)| name.len() + value.get().len() + MEMBER_SIGNS).sum();
+        let mut text = String::with_capacity(room);
+        let mut members = Vec::with_capacity(found.0.len());
+        text.push('{');
+        for (at, (name, value)) in found.0.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&json::to_text(&**name));
+            text.push(':');
+            let begin = text.len();
+            text.push_str(value.get());
+            members.push((Box::from(&**name), begin..text.len()));
+        }
+        text.push('}');
+        Self { text, members }
     }
 
     /// Their JSON; `{}` where there are none.
     pub(super) fn as_str(&self) -> &str {
-        self.raw.as_deref().map_or("{}", RawValue::get)
+        if self.text.is_empty() { "{}" } else { &self.text }
     }
 
     /// The JSON of a member, which must stand there once.
@@ -74,6 +83,11 @@ impl Params {
         let mut all = self.members.iter().filter(|(n, _)| &**n == name);
         let (_, place) = all.next()?;
         all.next().is_none().then(|| self.as_str().get(place.clone())).flatten()
+    }
+
+    /// Whether a member of this name stands there, once or more often.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|(n, _)| &**n == name)
     }
 
     /// Whether a member stands there more than once, which no method takes.
@@ -107,27 +121,74 @@ impl Params {
     }
 }
 
+/// Signs that a member is written with: quotes, colon, comma, and room for the braces.
+const MEMBER_SIGNS: usize = 6;
+
 /// The members of an object in order, repeated names included.
 #[derive(Default)]
 struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
+/// `params` as they were given, their members found in the same pass as the message's own.
+#[derive(Default)]
+enum Given<'a> {
+    /// Absent, or the `null` that a few clients send.
+    #[default]
+    Nothing,
+    Object(Pairs<'a>),
+    /// Of a type that parameters cannot have.
+    Other,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Pairs<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut all = Vec::new();
-                while let Some(pair) = map.next_entry::<Name<'de>, &'de RawValue>()? {
-                    all.push((pair.0.0, pair.1));
-                }
-                Ok(Pairs(all))
-            }
+        deserializer.deserialize_any(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Given<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut all = Vec::new();
+        while let Some(pair) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+            all.push((pair.0.0, pair.1));
         }
-        deserializer.deserialize_map(Object)
+        Ok(Given::Object(Pairs(all)))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Given::Nothing)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Given::Other)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Given::Other)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Given::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Given::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Given::Other)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Given::Other)
     }
 }
 
@@ -137,7 +198,6 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a raw value as an object whose depth is bounded.
 pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
-    let bytes = raw.as_bytes();
     if let Some(number) = json::inexact_number(raw) {
         return Err(RpcError::invalid_params(format!(
             "the number {} in `arguments` has more digits than 64 bits hold and would arrive as another one: give it as \
@@ -145,7 +205,7 @@ pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
             json::cut(number, 80)
         )));
     }
-    match json::parse(bytes, bytes.len()) {
+    match json::parse_text(raw) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(RpcError::invalid_params("`arguments` must be an object")),
         Err(JsonError::TooDeep) => {
@@ -209,8 +269,8 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    params: Given<'a>,
     #[serde(default, borrow, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -276,12 +336,11 @@ fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
             }
         };
     };
-    // A few clients send `null` where they have no parameters.
-    let given = envelope.params.filter(|p| p.get() != "null");
-    if given.is_some_and(|p| !p.get().starts_with('{')) {
-        return Err(fault(known, "`params` must be an object"));
-    }
-    let params = given.map(Params::new).unwrap_or_default();
+    let params = match &envelope.params {
+        Given::Nothing => Params::default(),
+        Given::Object(found) => Params::new(found),
+        Given::Other => return Err(fault(known, "`params` must be an object")),
+    };
     match id {
         None => Ok(Message::Notification { method: method.into_owned(), params }),
         Some(Some(id)) => Ok(Message::Request { id, method: method.into_owned(), params }),
@@ -343,6 +402,10 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":5}"#,
             r#"{"jsonrpc":"2.0","id":5,"result":{},"error":{}}"#,
             r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":-7}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":1.5}"#,
+            r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":true}"#,
         ] {
             assert_eq!(fault(text), (Some("5".to_owned()), INVALID_REQUEST), "{text}");
         }
@@ -357,6 +420,14 @@ mod tests {
         assert_eq!(params.member("a"), Some(r#"{"b":[1, 2]}"#));
         assert_eq!(params.text_member("name").as_deref(), Some("t\"x"));
         assert_eq!((params.member("two"), params.member("b"), params.repeats()), (None, None, true));
+        assert_eq!(params.as_str(), r#"{"a":{"b":[1, 2]},"name":"t\"x","two":1,"two":2}"#);
+        for none in ["", r#","params":null"#, r#","params":{ }"#] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x"{none}}}"#);
+            let Ok(Incoming::One(Message::Request { params, .. })) = decode_text(&text) else {
+                panic!("{text}")
+            };
+            assert_eq!(params.as_str(), "{}");
+        }
         assert!(!Params::default().repeats() && Params::default().as_str() == "{}");
     }
 

@@ -1,6 +1,8 @@
 //! Secrets in texts on their way out: a small set of bounded patterns, no backtracking, linear in the text.
 //! Always run over a window wider than what is kept, so that a secret across the cut is still found.
 
+mod sieve;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -47,6 +49,9 @@ const NAMES: [&str; 13] = [
     "authorization",
     "connectionstring",
 ];
+
+/// Spaces on either side of the sign between a name and its value.
+const SPACES_MAX: usize = 3;
 
 /// Bytes beyond a cut over which secrets are still looked for.
 pub(super) const WINDOW: usize = 8 * 1024;
@@ -109,6 +114,11 @@ static CLASSES: LazyLock<[u8; 256]> = LazyLock::new(|| {
 
 /// Replaces what looks like a secret. Borrowed where there was none.
 pub fn scrub(text: &str) -> Cow<'_, str> {
+    if sieve::may_hold(text) { scan(text) } else { Cow::Borrowed(text) }
+}
+
+/// The whole scan.
+fn scan(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
     let mut at = 0;
@@ -200,12 +210,12 @@ fn named(rest: &str, lead: &Lead) -> Option<(usize, usize)> {
     // JSON inside a text of JSON: its quotes are escaped.
     let escaped = quoted == 0 && rest.get(at..).is_some_and(|after| after.starts_with("\\\""));
     at += 2 * usize::from(escaped);
-    at += run(rest.get(at..)?, |b| b == b' ').min(3);
+    at += run(rest.get(at..)?, |b| b == b' ').min(SPACES_MAX);
     if !matches!(rest.as_bytes().get(at), Some(b'=' | b':')) {
         return None;
     }
     at += 1;
-    at += run(rest.get(at..)?, |b| b == b' ').min(3);
+    at += run(rest.get(at..)?, |b| b == b' ').min(SPACES_MAX);
     let value = rest.get(at..)?;
     if let (true, Some(inner)) = (escaped, value.strip_prefix("\\\"")) {
         let len = run(inner, |b| !matches!(b, b'\\' | b'"'));

@@ -9,6 +9,7 @@ mod headers;
 mod http;
 mod list;
 mod offer;
+mod result;
 mod rpc;
 mod signals;
 mod sse;
@@ -22,7 +23,6 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use hyper::header::{HeaderName, HeaderValue};
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, broadcast};
@@ -39,6 +39,7 @@ use crate::id::UpstreamId;
 use crate::json;
 use crate::limits;
 use headers::HeaderMark;
+use result::{Content, RawResult};
 use rpc::{Fault, Outgoing};
 use signals::Signals;
 
@@ -288,15 +289,16 @@ impl McpUpstream {
             return Err(UpstreamError::new(ErrorSource::Unsupported, Retry::Never, message));
         }
         let mut warnings = Vec::new();
-        let content = match raw.content.map(|c| serde_json::from_str(c.get())) {
-            None => Vec::new(),
-            Some(Ok(blocks)) => blocks,
-            Some(Err(_)) => {
+        let has_content = !matches!(raw.content, Content::Absent);
+        let content = match raw.content {
+            Content::Absent => Vec::new(),
+            Content::Blocks(blocks) => blocks.into_iter().map(ToOwned::to_owned).collect(),
+            Content::Other => {
                 warnings.push("the upstream's content was not a list of blocks and was left out".to_owned());
                 Vec::new()
             }
         };
-        if content.is_empty() && raw.structured.is_none() && raw.content.is_none() {
+        if content.is_empty() && raw.structured.is_none() && !has_content {
             return Err(malformed("neither content nor structuredContent"));
         }
         let is_error = raw.is_error == Value::Bool(true);
@@ -324,20 +326,6 @@ impl McpUpstream {
             *last = failure;
         }
     }
-}
-
-#[derive(Deserialize)]
-struct RawResult<'a> {
-    #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "structuredContent")]
-    structured: Option<&'a RawValue>,
-    #[serde(default, rename = "isError")]
-    is_error: Value,
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-    #[serde(default, rename = "resultType")]
-    kind: Value,
 }
 
 impl Upstream for McpUpstream {
