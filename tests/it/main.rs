@@ -42,6 +42,7 @@ mod packs;
 mod policies;
 mod results;
 mod search_quality;
+mod semantic;
 mod shaping_memory;
 mod support;
 mod survive;
