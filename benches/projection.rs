@@ -1,7 +1,9 @@
 //! Shaping against plain parsing, in one run: `cargo bench --bench projection`.
 //!
 //! The budgets (issue-level, `benches/README.md`): native mapping of a 1 MB page of 100 records ≤ 0.6× of parsing
-//! it to a value, a free script ≤ 1.2×, an 8 MB reply with a 95 % unwanted subtree ≤ 0.35×.
+//! it to a value, a free script ≤ 1.2×, an 8 MB reply with a 95 % unwanted subtree ≤ 0.35×. A 40 MB reply of graphs
+//! should cost little more than its bytes: "read" is what has to be done with any text, copying it once and seeing
+//! that it is UTF-8. At the end stands what native shaping holds at most besides the reply (budget: 128 KiB).
 #![expect(clippy::unwrap_used, reason = "a measuring program, not the server")]
 
 use std::hint::black_box;
@@ -18,6 +20,7 @@ use docent::schema::{SchemaText, Validators};
 use docent::script::stack;
 use docent::settings;
 use serde_json::{Value, json};
+use tikv_jemalloc_ctl::{Access, AsName};
 
 const NATIVE: &str = "collection = \"/results\"\nfields = { id = \"/id\", title = \"/title\", year = \"/release/year\", tags = \"/tags\" }\ntruncate = { title = 200 }\n";
 const SCRIPT: &str = "fn project(reply, args, ctx) {
@@ -72,13 +75,21 @@ fn reply(body: &str) -> UpstreamReply {
 }
 
 fn projection(c: &mut Criterion) {
+    let mut peaks = Vec::new();
     let native = compile(NATIVE, "");
     let script = compile("script = \"s.rhai\"\noutput_schema = { type = \"object\" }\n", SCRIPT);
-    for (name, text) in [("1 MB page", body(1_000_000, 0)), ("8 MB, 95 % unwanted", body(400_000, 7_600_000))]
-    {
+    let pages = [
+        ("1 MB page", body(1_000_000, 0)),
+        ("8 MB, 95 % unwanted", body(400_000, 7_600_000)),
+        ("40 MB of graphs", body(400_000, 39_600_000)),
+    ];
+    for (name, text) in pages {
         let given = reply(&text);
         let mut group = c.benchmark_group(name);
         group.throughput(Throughput::Bytes(u64::try_from(text.len()).unwrap()));
+        group.bench_function("read", |b| {
+            b.iter(|| String::from_utf8(black_box(&text).as_bytes().to_vec()).unwrap())
+        });
         group.bench_function("parse to Value", |b| {
             b.iter(|| serde_json::from_str::<Value>(black_box(&text)).unwrap());
         });
@@ -97,7 +108,24 @@ fn projection(c: &mut Criterion) {
             });
         }
         group.finish();
+        peaks.push((name, peak(&native, &given)));
     }
+    for (name, peak) in peaks {
+        println!("{name}: native shaping holds {peak} bytes at most");
+    }
+}
+
+/// The most bytes that a thread holds while it shapes a reply. jemalloc looks after every 64 KiB that the thread
+/// allocated: among threads that allocated a little more each before they begin, every moment is looked at.
+fn peak(projection: &Projection, reply: &UpstreamReply) -> u64 {
+    let at_phase = |phase: usize| {
+        drop(black_box(Vec::<u8>::with_capacity(phase)));
+        let shaped = projection.shape(reply, &Object::new(), &CallFacts::default(), &ResultBudget::default());
+        assert!(shaped.is_success());
+        "thread.peak.read\0".name().read().unwrap()
+    };
+    let phases = (0..64 * 1024).step_by(2 * 1024);
+    std::thread::scope(|s| phases.map(|at| s.spawn(move || at_phase(at)).join().unwrap()).max().unwrap())
 }
 
 criterion_group!(benches, projection);

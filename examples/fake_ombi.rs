@@ -25,8 +25,17 @@ use serde_json::{Value, json};
 pub(crate) const KEY: &str = "fake-key";
 
 /// What it can do wrong.
-pub(crate) const FAULTS: [&str; 9] =
-    ["slow", "500", "429", "204", "html", "truncated", "huge", "types", "is_error"];
+pub(crate) const FAULTS: [&str; 11] =
+    ["slow", "500", "429", "204", "html", "truncated", "huge", "types", "is_error", "older", "newer"];
+
+/// What an `older` server does not have.
+const LATER: [&str; 5] = [
+    "v2/Features",
+    "v2/Requests/recentlyRequested",
+    "v2/Search/*/requested/**",
+    "v2/Hub/Users",
+    "v1/Identity/streamingcountry",
+];
 
 /// Bytes of a `huge` answer: several times what docent reads of one.
 const HUGE_BYTES: usize = 40 * 1024 * 1024;
@@ -169,6 +178,12 @@ async fn answer(State(fake): State<Arc<Fake>>, request: Request) -> Response {
     let fault = asked.or(query).unwrap_or(&standing).to_owned();
     match text {
         None => page(),
+        Some(_)
+            if fault == "older"
+                && LATER.iter().any(|route| fits(route, path.trim_start_matches("/api/"))) =>
+        {
+            page()
+        }
         Some(text) => spoilt(&fault, text).await,
     }
 }
@@ -229,6 +244,7 @@ async fn spoilt(fault: &str, text: String) -> Response {
             let value = serde_json::from_str(&text).unwrap_or(Value::Null);
             json(retyped(value).to_string())
         }
+        "newer" => json(renewed(serde_json::from_str(&text).unwrap_or(Value::Null)).to_string()),
         "is_error" => json(
             json!({
                 "result": false, "isError": true, "message": null, "errorCode": "NoPermissions", "requestId": 0,
@@ -249,6 +265,18 @@ fn retyped(value: Value) -> Value {
         Value::String(_) => json!(7),
         Value::Array(items) => Value::Array(items.into_iter().map(retyped).collect()),
         Value::Object(map) => map.into_iter().map(|(k, v)| (k, retyped(v))).collect(),
+    }
+}
+
+/// What a newer server might answer: the same, and more of it everywhere.
+fn renewed(value: Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.into_iter().map(renewed).collect()),
+        Value::Object(map) => {
+            let own = map.into_iter().map(|(k, v)| (k, renewed(v)));
+            own.chain([("addedLater".to_owned(), json!({"id": 424_242, "name": "later"}))]).collect()
+        }
+        plain => plain,
     }
 }
 

@@ -5,9 +5,7 @@
 
 mod index_file;
 mod keep;
-mod kept_file;
 mod load;
-mod meanings;
 mod serve;
 
 pub use serve::ServeError;
@@ -28,7 +26,6 @@ use crate::schema::Validators;
 use crate::snapshot::{Home, HomeWatch, Publisher};
 use crate::store::Store;
 use crate::upstream::Registry;
-use meanings::Meanings;
 
 /// What a process brings along.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +58,6 @@ pub struct App {
     publisher: Arc<Publisher>,
     validators: Arc<Validators>,
     gateway: Gateway,
-    meanings: Arc<Meanings>,
     /// The last good home and the number of its generation; held while a new one is built.
     built: Mutex<(Arc<Home>, Generation)>,
     /// The address served, once there is one.
@@ -120,5 +116,3 @@ impl App {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_semantic;

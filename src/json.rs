@@ -22,17 +22,18 @@ pub type Object = Map<String, Value>;
 /// the text half of a result is the structured half, byte for byte.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
-pub struct JsonText(Arc<RawValue>);
+pub struct JsonText(Arc<Box<RawValue>>);
 
 impl JsonText {
     /// The text of a value.
     pub fn of(value: &Value) -> Self {
-        Self::parse(to_text(value)).unwrap_or_else(|_| Self(Arc::from(RawValue::NULL.to_owned())))
+        Self::parse(to_text(value)).unwrap_or_else(|_| Self(Arc::new(RawValue::NULL.to_owned())))
     }
 
     /// Takes a text that should be JSON.
     pub fn parse(text: String) -> Result<Self, JsonError> {
-        Ok(Self(Arc::from(RawValue::from_string(text)?)))
+        // The box is moved, not its bytes: a result may be large.
+        Ok(Self(Arc::new(RawValue::from_string(text)?)))
     }
 
     /// The compact JSON.

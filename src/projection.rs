@@ -18,6 +18,7 @@ mod host;
 mod keep;
 mod lines;
 mod made;
+mod outline;
 mod plain;
 mod plan;
 mod pointer;
@@ -30,6 +31,7 @@ mod script;
 #[cfg(test)]
 mod script_tests;
 mod scrub;
+mod seen;
 mod select;
 mod sink;
 mod spec;

@@ -18,7 +18,6 @@ mod renew;
 mod saved;
 mod score;
 mod semantic;
-pub mod sentence;
 mod synonyms;
 mod text;
 mod trigram;

@@ -26,7 +26,9 @@ pub(super) struct Failed<'a> {
 
 /// The table of upstream failures. A write whose outcome is not known is never anything else, whatever broke.
 pub(super) fn upstream_failure(error: &UpstreamError, of: Failed<'_>) -> ToolError {
-    if !of.read_only && error.retry == Retry::Unknown {
+    // An answer that cannot be read came after all: what it says of the write is not known.
+    let unread = matches!(error.source_kind, ErrorSource::TooLarge | ErrorSource::Malformed);
+    if !of.read_only && (error.retry == Retry::Unknown || (unread && error.retry != Retry::Safe)) {
         return unknown_outcome(of, &error.message);
     }
     let message = |advice: &str| format!("{} {advice}", full_stop(&error.message));

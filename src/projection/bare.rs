@@ -211,7 +211,7 @@ impl Bare<'_> {
             self.result.text = Some("OK".to_owned());
         }
         if !self.omitted.is_empty() {
-            self.kept = self.facts.keeping.as_ref().and_then(|k| k.take(&whole_mcp(mcp), false));
+            self.kept = self.facts.keeping.as_ref().and_then(|k| k.take(whole_mcp(mcp), false));
         }
     }
 

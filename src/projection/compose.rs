@@ -1,17 +1,19 @@
 //! From shaped data to a result: the budget kept exactly, the schema checked, the receipts written.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 
 use super::bare::internal;
 use super::contract::{Breach, Contract, Enveloped};
-use super::envelope::{Notes, elements, prefix, reduce};
+use super::envelope::{Notes, elements, prefix, reduce, tail};
 use super::keep::{Kept, child, members};
 use super::plain::Plain;
 use super::scan::{self, Ceilings, Cuts};
+use super::scrub::{scrub, scrubbed};
 use super::select::Fields;
-use super::sink::shrink;
+use super::sink::{Records, shrink};
 use super::{CallFacts, ResultBudget, Shaped, bare};
 use crate::call::{ErrorCode, ToolError, ToolOutcome, ToolResult};
 use crate::json::{self as bounded, JsonText, Object};
@@ -29,8 +31,8 @@ pub(super) enum Data {
     Page {
         /// The family.
         family: String,
-        /// Each record as compact JSON: those that are shown, then those that are kept aside.
-        items: Vec<String>,
+        /// Those that are shown, then those that are kept aside.
+        items: Records,
         /// How many of them are shown.
         shown: usize,
         /// What is shown in place of the first, where that alone was too large.
@@ -75,8 +77,8 @@ impl Finish<'_> {
             Contract::Free if self.is_plain => self.plain_data(&data, notes),
             Contract::Enveloped(envelope) => self.enveloped(envelope, data, notes),
             Contract::Free | Contract::Bare(_) => {
-                let whole = data.is_partial().then(|| data.whole());
-                self.bare(&data.text(), whole.as_deref(), notes)
+                let whole = data.is_partial().then(|| data.whole().into_owned());
+                self.bare(data.into_text("", "").0, whole, notes)
             }
         }
     }
@@ -114,43 +116,42 @@ impl Finish<'_> {
             let whole = std::mem::take(text);
             fields.select(&whole, &keep, text);
         }
+        data.scrub();
         let max = self.budget.result_bytes;
+        let head = envelope.head();
+        let tail = |notes: &Notes| tail(notes, &self.facts.correlation_id);
+        let size = |data: &Data, notes: &Notes| head.len() + data.len() + tail(notes).len();
         let mut kept = if data.is_partial() { self.keep_data(&data, &mut notes) } else { None };
-        let mut text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
-        if text.len() > max && kept.is_none() {
+        if size(&data, &notes) > max && kept.is_none() {
             kept = self.keep_data(&data, &mut notes);
-            text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
         }
         for _ in 0..ROUNDS {
-            if text.len() <= max {
+            let over = size(&data, &notes).saturating_sub(max);
+            if over == 0 {
                 break;
             }
-            let room = data.text().len().saturating_sub(text.len() - max);
+            let room = data.len().saturating_sub(over);
             // The next warning takes room itself.
             let room = room.saturating_sub(if notes.truncated { 64 } else { 160 });
             if !data.reduce(room, envelope, &mut notes) {
                 break;
             }
-            text = envelope.success(&data.text(), &notes, &self.facts.correlation_id);
         }
-        if text.len() > max {
+        if size(&data, &notes) > max {
             let message = format!("not even one record fits into {max} bytes; ask for fewer fields");
             return self.failure(ToolError::new(ErrorCode::BudgetTooSmall, message));
         }
-        let value: Value = match serde_json::from_str(&data.text()) {
-            Ok(value) => value,
-            Err(error) => return self.not_readable(&error),
-        };
-        if let Err(breach) = envelope.check(&value, self.validators) {
+        let (text, at) = data.into_text(&head, &tail(&notes));
+        if let Err(breach) = envelope.check(text.get(at).unwrap_or_default(), self.validators) {
             return self.mismatch(&breach);
         }
-        self.completed(&text, notes, kept)
+        self.completed(text, notes, kept)
     }
 
     /// Takes the whole of the data aside, where results are kept, and says so.
     fn keep_data(&self, data: &Data, notes: &mut Notes) -> Option<Kept> {
         let keeping = self.facts.keeping.as_ref()?;
-        let mut kept = keeping.take(&data.whole(), true)?;
+        let mut kept = keeping.take(data.whole(), true)?;
         kept.is_whole = data.is_whole_there();
         notes.warn(&keeping.told(&kept));
         Some(kept)
@@ -159,50 +160,48 @@ impl Finish<'_> {
     /// A script's value under no contract.
     fn plain_data(&self, data: &Data, notes: Notes) -> Shaped {
         let text = data.text();
-        let text = self.selected(&text).unwrap_or(text);
+        let text = self.selected(&text).map_or(text, Cow::Owned);
         let whole = data.is_partial().then(|| data.whole());
-        let (data, whole) = (Some(Cow::Owned(text)), whole.as_deref());
+        let (data, whole) = (Some(text), whole.as_deref());
         Plain { data, whole, notes, ..Plain::default() }.finish(self.facts, self.budget, self.bytes_in)
     }
 
     /// A result without an envelope: objects are the structured half, anything else is text.
-    fn bare(&self, text: &str, whole: Option<&str>, mut notes: Notes) -> Shaped {
+    fn bare(&self, text: String, whole: Option<String>, mut notes: Notes) -> Shaped {
         if !text.starts_with('{') {
             if !matches!(self.contract, Contract::Free) {
                 let breach =
                     Breach { pointer: String::new(), message: "the result is not an object".to_owned() };
                 return self.mismatch(&breach);
             }
-            let cut = bare::cut_text(text, self.budget.text_bytes, self.facts.keeping.as_ref());
+            let cut = bare::cut_text(&text, self.budget.text_bytes, self.facts.keeping.as_ref());
             notes.omitted.extend(cut.omission);
             let mut result = ToolResult { text: Some(cut.text.into_owned()), ..ToolResult::default() };
             bare::attach(&mut result, self.facts.keeping.as_ref(), cut.kept.as_ref());
             return Shaped::completed(result, self.bytes_in, notes.omitted).keeping(cut.kept);
         }
-        let selected = self.selected(text);
-        let text = selected.as_deref().unwrap_or(text);
+        let text = scrubbed(self.selected(&text).unwrap_or(text));
         let mut kept = None;
         if let Some(keeping) = &self.facts.keeping
             && (text.len() > self.budget.result_bytes || whole.is_some())
         {
-            kept = keeping.take(whole.unwrap_or(text), false);
+            let whole = whole.map_or(Cow::Borrowed(&*text), Cow::Owned);
+            kept = keeping.take(whole, false);
             if let Some(kept) = &kept {
                 notes.warn(&keeping.told(kept));
             }
         }
-        let Some(less) = reduce(text, self.budget.result_bytes, &self.contract.required(), &mut notes) else {
-            let message =
-                format!("the result does not fit into {} bytes; ask for less", self.budget.result_bytes);
+        let max = self.budget.result_bytes;
+        let fits = text.len() <= max;
+        let less = if fits { Some(text) } else { reduce(&text, max, &self.contract.required(), &mut notes) };
+        let Some(less) = less else {
+            let message = format!("the result does not fit into {max} bytes; ask for less");
             return self.failure(ToolError::new(ErrorCode::BudgetTooSmall, message));
         };
-        let value: Value = match serde_json::from_str(&less) {
-            Ok(value) => value,
-            Err(error) => return self.not_readable(&error),
-        };
-        if let Err(breach) = self.contract.check_bare(&value, self.validators) {
+        if let Err(breach) = self.contract.check_bare(&less, self.validators) {
             return self.mismatch(&breach);
         }
-        self.completed(&less, notes, kept)
+        self.completed(less, notes, kept)
     }
 
     /// A bare object with the members that were asked for.
@@ -213,10 +212,8 @@ impl Finish<'_> {
         Some(out)
     }
 
-    fn completed(&self, text: &str, notes: Notes, kept: Option<Kept>) -> Shaped {
-        // A secret is replaced inside its JSON string; the envelope stays JSON.
-        let scrubbed = super::scrub::scrub(text).into_owned();
-        match JsonText::parse(scrubbed) {
+    fn completed(&self, text: String, notes: Notes, kept: Option<Kept>) -> Shaped {
+        match JsonText::parse(text) {
             Ok(structured) => {
                 let mut result = ToolResult { structured: Some(structured), ..ToolResult::default() };
                 if !matches!(self.contract, Contract::Enveloped(_)) && !notes.warnings().is_empty() {
@@ -230,13 +227,6 @@ impl Finish<'_> {
                 .failure(internal(&self.facts.correlation_id))
                 .with_detail(format!("the result is not JSON after shaping: {error}")),
         }
-    }
-
-    /// What was copied digit for digit is JSON, and yet no value: a number that no 64-bit float holds.
-    fn not_readable(&self, error: &serde_json::Error) -> Shaped {
-        let text = error.to_string();
-        let why = text.split(" at line ").next().unwrap_or_default();
-        self.mismatch(&Breach { pointer: String::new(), message: format!("it cannot be read back: {why}") })
     }
 
     /// The upstream's answer (or the script's view of it) breaks the contract: say where, not what.
@@ -319,20 +309,21 @@ impl Data {
         let shown = all.len().min(reading.records_max);
         let written = if reading.is_keeping { all.len() } else { shown };
         let mut cuts = Cuts::default();
-        let mut kept = Vec::with_capacity(written);
+        let mut kept = Records::default();
+        let mut draft = String::new();
         for (at, item) in all.iter().take(written).enumerate() {
-            let mut out = String::with_capacity(item.len());
-            let selected = reading.select(item);
-            let cut = scan::copy(&selected, Ceilings::RECORD, &mut out).map_err(|e| e.to_string())?;
+            draft.clear();
+            let cut =
+                scan::copy(&reading.select(item), Ceilings::RECORD, &mut draft).map_err(|e| e.to_string())?;
             if at < shown {
                 cuts.add(cut);
             }
-            kept.push(out);
+            kept.push(&draft, usize::MAX);
         }
         notes.cuts(cuts);
         let whole = (reading.is_keeping && cuts.any()).then(|| {
             let items: Vec<_> = all.iter().map(|item| reading.select(item)).collect();
-            page_text(&family, &items, &whole_page(&page, items.len()))
+            page_text(&family, &items.join(","), &whole_page(&page, items.len()))
         });
         let beyond = wide(all.len() - shown);
         let mut data =
@@ -344,40 +335,101 @@ impl Data {
     }
 
     /// The same with all its records as they are without ceilings inside them, for keeping aside.
-    pub(super) fn with_whole(mut self, records: Option<Vec<String>>) -> Self {
+    pub(super) fn with_whole(mut self, records: Option<Records>) -> Self {
         if let (Self::Page { family, page, whole, .. }, Some(records)) = (&mut self, records) {
-            *whole = Some(page_text(family, &records, &whole_page(page, records.len())));
+            let count = records.len();
+            *whole = Some(page_text(family, records.first(count), &whole_page(page, count)));
         }
         self
     }
 
     /// The same for a tool without an envelope: an object like any other.
     pub(super) fn bare(self) -> Self {
-        let whole = self.is_partial().then(|| self.whole());
-        Self::Other { family: String::new(), text: self.text(), whole }
+        let whole = self.is_partial().then(|| self.whole().into_owned());
+        Self::Other { family: String::new(), text: self.into_text("", "").0, whole }
     }
 
     /// The compact JSON of what is shown.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Other { text, .. } => text.clone(),
+            Self::Other { text, .. } => Cow::Borrowed(text),
             Self::Page { family, items, shown, first, page, .. } => {
-                let mut items: Vec<&str> = items.iter().take(*shown).map(String::as_str).collect();
-                if let (Some(slot), Some(first)) = (items.first_mut(), first) {
-                    *slot = first;
-                }
-                page_text(family, &items, page)
+                let records = items.first(*shown);
+                Cow::Owned(match first {
+                    None => page_text(family, records, page),
+                    Some(first) => {
+                        let others = records.get(items.first(1).len()..).unwrap_or_default();
+                        page_text(family, &format!("{first}{others}"), page)
+                    }
+                })
             }
         }
     }
 
-    /// The compact JSON with what is not shown.
-    fn whole(&self) -> String {
+    /// Bytes of that.
+    fn len(&self) -> usize {
         match self {
-            Self::Other { whole: Some(whole), .. } | Self::Page { whole: Some(whole), .. } => whole.clone(),
-            Self::Other { text, .. } => text.clone(),
+            Self::Other { text, .. } => text.len(),
+            Self::Page { family, items, shown, first, page, .. } => {
+                let records = items.first(*shown).len();
+                let records = first.as_ref().map_or(records, |f| records - items.first(1).len() + f.len());
+                page_text(family, "", page).len() + records
+            }
+        }
+    }
+
+    /// That between a head and a tail, and where it stands there. Records are not copied once more: a result takes
+    /// no more memory than its own bytes.
+    fn into_text(self, head: &str, tail: &str) -> (String, Range<usize>) {
+        let (mut text, before, after) = match self {
+            Self::Other { text, .. } => (text, String::new(), String::new()),
+            Self::Page { family, items, shown, first, page, .. } => {
+                let end = items.first(1).len();
+                let mut text = items.into_first(shown);
+                if let Some(first) = first {
+                    text.replace_range(..end, &first);
+                }
+                (text, page_head(&family), page_tail(&page))
+            }
+        };
+        text.reserve_exact(head.len() + before.len() + after.len() + tail.len());
+        text.insert_str(0, &before);
+        text.insert_str(0, head);
+        text.push_str(&after);
+        let end = text.len();
+        text.push_str(tail);
+        (text, head.len()..end)
+    }
+
+    /// The compact JSON with what is not shown.
+    fn whole(&self) -> Cow<'_, str> {
+        match self {
+            Self::Other { whole: Some(whole), .. } | Self::Page { whole: Some(whole), .. } => {
+                Cow::Borrowed(whole)
+            }
+            Self::Other { text, .. } => Cow::Borrowed(text),
             Self::Page { family, items, page, .. } => {
-                page_text(family, items, &whole_page(page, items.len()))
+                let count = items.len();
+                Cow::Owned(page_text(family, items.first(count), &whole_page(page, count)))
+            }
+        }
+    }
+
+    /// Takes secrets out of what is shown, before it is measured. Each is replaced inside its JSON string, so that
+    /// it stays JSON; what is kept aside loses its own where it is taken.
+    fn scrub(&mut self) {
+        let clean = |text: &mut String| {
+            if let Cow::Owned(clean) = scrub(text) {
+                *text = clean;
+            }
+        };
+        match self {
+            Self::Other { text, .. } => clean(text),
+            Self::Page { items, shown, first, .. } => {
+                first.iter_mut().for_each(clean);
+                if matches!(scrub(items.first(*shown)), Cow::Owned(_)) {
+                    *items = items.iter().map(|record| scrub(record).into_owned()).collect();
+                }
             }
         }
     }
@@ -413,7 +465,7 @@ impl Data {
 
     /// Makes the data fit `room`; `false` where it cannot get smaller.
     fn reduce(&mut self, room: usize, envelope: &Enveloped, notes: &mut Notes) -> bool {
-        let size = self.text().len();
+        let size = self.len();
         match self {
             Self::Other { family, text, .. } => {
                 let keep: Vec<String> = envelope.required(family).0.to_vec();
@@ -424,7 +476,10 @@ impl Data {
                 })
             }
             Self::Page { family, items, shown, first, .. } => {
-                let now: Vec<&str> = items.iter().take(*shown).map(String::as_str).collect();
+                let mut now: Vec<&str> = items.iter().take(*shown).collect();
+                if let (Some(slot), Some(first)) = (now.first_mut(), &*first) {
+                    *slot = first;
+                }
                 let frame = size - now.iter().map(|i| i.len() + 1).sum::<usize>().saturating_sub(1).min(size);
                 let room = room.saturating_sub(frame);
                 let kept = prefix(&now, room);
@@ -496,22 +551,17 @@ fn wide(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-fn page_text<T: AsRef<str>>(family: &str, items: &[T], page: &Object) -> String {
-    let size = items.iter().map(|i| i.as_ref().len() + 1).sum::<usize>();
-    let mut out = String::with_capacity(size + family.len() + 256);
-    out.push_str("{\"kind\":");
-    out.push_str(&bounded::to_text(family));
-    out.push_str(",\"items\":[");
-    for (at, item) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        out.push_str(item.as_ref());
-    }
-    out.push_str("],\"page\":");
-    out.push_str(&bounded::to_text(page));
-    out.push('}');
-    out
+fn page_head(family: &str) -> String {
+    format!("{{\"kind\":{},\"items\":[", bounded::to_text(family))
+}
+
+fn page_tail(page: &Object) -> String {
+    format!("],\"page\":{}}}", bounded::to_text(page))
+}
+
+/// A page around records that have their commas.
+fn page_text(family: &str, records: &str, page: &Object) -> String {
+    [&*page_head(family), records, &*page_tail(page)].concat()
 }
 
 /// The paging member of a page with so many records: what follows is known only where the total is.

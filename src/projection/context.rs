@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::envelope::Notes;
 use super::made::{self, Made};
 use super::request::{encode_segment, refused_header};
+use super::seen::Seen;
 use super::view::View;
 use super::{CallFacts, ScriptCalls, reply, scrub};
 use crate::call::{Asking, ClientRequest, HttpBody, HttpRequest, ToolError, UpstreamReply};
@@ -49,11 +50,12 @@ struct ReplyState {
     /// What a mapping made of the body, where there is one besides the script.
     mapped: Option<Mapped>,
     body: OnceLock<Result<View, String>>,
+    seen: Seen,
 }
 
 impl Reply {
-    pub(super) fn new(reply: &UpstreamReply, mapped: Option<Mapped>) -> Self {
-        Self(Arc::new(ReplyState { reply: reply.clone(), mapped, body: OnceLock::new() }))
+    pub(super) fn new(reply: &UpstreamReply, mapped: Option<Mapped>, seen: Seen) -> Self {
+        Self(Arc::new(ReplyState { reply: reply.clone(), mapped, body: OnceLock::new(), seen }))
     }
 
     pub(super) fn status(&self) -> u16 {
@@ -62,22 +64,27 @@ impl Reply {
 
     pub(super) fn headers(&self) -> Dynamic {
         let headers = &self.0.reply.headers;
-        object(&headers.iter().map(|(name, v)| (name.clone(), Value::from(v.as_str()))).collect())
+        let headers = headers.iter().map(|(name, v)| (name.clone(), Value::from(self.noted(v.clone()))));
+        object(&headers.collect())
     }
 
     fn view(&self) -> Result<View, String> {
         let read = || {
             if let Some(mapped) = &self.0.mapped {
-                return View::new(&mapped.text);
+                return View::watched(&mapped.text, Some(&self.0.seen));
             }
             let text = reply::json_text(&self.0.reply)?;
-            View::new(&text).map_err(|e| format!("the upstream's answer is not JSON: {e}"))
+            View::watched(&text, Some(&self.0.seen))
+                .map_err(|e| format!("the upstream's answer is not JSON: {e}"))
         };
         self.0.body.get_or_init(read).clone()
     }
 
     pub(super) fn body(&self) -> HostResult<Dynamic> {
-        self.view().map(|v| v.value()).map_err(fault)
+        self.view().map(|v| v.value()).map_err(|why| {
+            self.0.seen.note_unreadable(&why);
+            fault(why)
+        })
     }
 
     /// Records in the whole reply, where a mapping counted them.
@@ -91,12 +98,17 @@ impl Reply {
     }
 
     pub(super) fn text(&self) -> String {
-        within(&reply::plain_text(&self.0.reply), TEXT_MAX)
+        self.noted(within(&reply::plain_text(&self.0.reply), TEXT_MAX))
+    }
+
+    fn noted(&self, text: String) -> String {
+        self.0.seen.note(&text);
+        text
     }
 
     pub(super) fn lines(&self) -> Array {
         let text = reply::plain_text(&self.0.reply);
-        text.lines().take(LINES_MAX).map(|l| Dynamic::from(within(l, 4_096))).collect()
+        text.lines().take(LINES_MAX).map(|l| Dynamic::from(self.noted(within(l, 4_096)))).collect()
     }
 
     pub(super) fn rest_lines(&self) -> i64 {
@@ -216,6 +228,8 @@ struct ContextState {
     facts: CallFacts,
     calls: Option<Arc<dyn ScriptCalls>>,
     live: Mutex<Live>,
+    /// Secrets of the replies that the script was handed.
+    seen: Seen,
 }
 
 /// What a script changes while it runs.
@@ -238,7 +252,12 @@ impl std::fmt::Debug for Context {
 impl Context {
     pub(super) fn new(facts: &CallFacts, calls: Option<&Arc<dyn ScriptCalls>>, notes: Notes) -> Self {
         let live = Mutex::new(Live { notes, ..Live::default() });
-        Self(Arc::new(ContextState { facts: facts.clone(), calls: calls.cloned(), live }))
+        let seen = Seen::default();
+        Self(Arc::new(ContextState { facts: facts.clone(), calls: calls.cloned(), live, seen }))
+    }
+
+    pub(super) fn seen(&self) -> &Seen {
+        &self.0.seen
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
@@ -256,7 +275,9 @@ impl Context {
     /// What the script told besides its result, and the inner failure that ended it, if one did.
     pub(super) fn take(&self) -> (Notes, Option<ToolError>) {
         let mut live = self.live();
-        (std::mem::take(&mut live.notes), live.failed.take())
+        let mut notes = std::mem::take(&mut live.notes);
+        notes.without(&self.0.seen);
+        (notes, live.failed.take().map(|error| self.0.seen.without_in(error)))
     }
 
     /// Bytes of the replies so far.
@@ -315,7 +336,7 @@ impl Context {
                 let read_only = matches!(request.0.method.as_str(), "GET" | "HEAD" | "OPTIONS");
                 match reply::failure(&found, read_only) {
                     Some(error) => self.end(error),
-                    None => Ok(Reply::new(&found, None)),
+                    None => Ok(Reply::new(&found, None, self.0.seen.clone())),
                 }
             }
             Err(error) => self.end(error),
@@ -327,7 +348,7 @@ impl Context {
         match waiting(|| calls.fetch(request.0.clone())) {
             Ok(found) => {
                 self.count(reply::size(&found))?;
-                Ok(Dynamic::from(Reply::new(&found, None)))
+                Ok(Dynamic::from(Reply::new(&found, None, self.0.seen.clone())))
             }
             Err(error) => Ok(Dynamic::from(Made::Failed(Box::new(error)))),
         }

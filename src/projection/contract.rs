@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::keep::child;
+use super::outline::Outline;
+use super::scan;
 use super::select::Fields;
 use super::spec::{MappingSpec, ProjectionSpec};
 use crate::call::{ErrorCode, ToolError};
@@ -50,6 +53,32 @@ impl Definitions {
         self.0.extend(defs.unwrap_or_default());
     }
 
+    /// Those of one schema's own `$defs`.
+    pub(super) fn of(own: &Object) -> Self {
+        Self(own.iter().map(|(name, schema)| (name.clone(), schema.clone())).collect())
+    }
+
+    /// The schema that a reference leads to.
+    pub(super) fn target(&self, reference: &str) -> Option<&Value> {
+        self.0.get(&bounded::pointer_name(reference.strip_prefix("#/$defs/")?))
+    }
+
+    /// A schema with all that it refers to; one that brings its own definitions has it.
+    pub(super) fn closed(&self, schema: &Value) -> Value {
+        if schema.get("$defs").is_some() {
+            return schema.clone();
+        }
+        let mut names = Vec::new();
+        references(schema, &mut names);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (defs, _) = self.closure(&names);
+        let mut closed = schema.clone();
+        if let (Some(map), false) = (closed.as_object_mut(), defs.is_empty()) {
+            map.insert("$defs".to_owned(), Value::Object(defs));
+        }
+        closed
+    }
+
     /// Those reached from `roots` by `$ref`, and the references that lead nowhere.
     fn closure(&self, roots: &[&str]) -> (Object, BTreeSet<String>) {
         let (mut found, mut missing) = (BTreeMap::new(), BTreeSet::new());
@@ -89,7 +118,7 @@ pub(super) enum Contract {
     /// Whatever the script or the upstream gives, bounded.
     Free,
     /// The bare value, under a schema of its own.
-    Bare(SchemaText),
+    Bare(Outline),
     /// The envelope of seed 001 around one of the families.
     Enveloped(Enveloped),
 }
@@ -109,7 +138,7 @@ pub(super) struct Enveloped {
 struct Family {
     name: String,
     /// The schema that the data of a success must fit.
-    schema: SchemaText,
+    outline: Outline,
     /// Members that the data, and each of its `items`, cannot do without.
     required: [Vec<String>; 2],
     /// Members that a caller may select: of its items, else of the data; empty where they are open.
@@ -140,7 +169,9 @@ impl Contract {
                 let message = format!("`output_schema` does not compile: {problem}");
                 diagnostics.push(spec.place.error_at(schema.offset, "bad-schema", message));
             }
-            return Self::Bare(schema.value.clone());
+            let value = schema.value.value();
+            let own = value.get("$defs").and_then(Value::as_object).map(Definitions::of);
+            return Self::Bare(Outline::of(&value, &own.unwrap_or_default()));
         }
         let mut definitions = definitions.clone();
         let mut names: Vec<(String, usize)> =
@@ -171,7 +202,7 @@ impl Contract {
     pub(super) fn schema(&self) -> Option<&SchemaText> {
         match self {
             Self::Free => None,
-            Self::Bare(schema) => Some(schema),
+            Self::Bare(outline) => Some(outline.schema()),
             Self::Enveloped(envelope) => Some(&envelope.schema),
         }
     }
@@ -208,15 +239,15 @@ impl Contract {
     /// Members that a bare result cannot do without.
     pub(super) fn required(&self) -> Vec<String> {
         match self {
-            Self::Bare(schema) => required_members(Some(&schema.value())),
+            Self::Bare(outline) => required_members(Some(&outline.schema().value())),
             Self::Free | Self::Enveloped(_) => Vec::new(),
         }
     }
 
-    /// Checks a bare value.
-    pub(super) fn check_bare(&self, value: &Value, validators: &Validators) -> Result<(), Breach> {
+    /// Checks a bare value, as compact JSON.
+    pub(super) fn check_bare(&self, value: &str, validators: &Validators) -> Result<(), Breach> {
         match self {
-            Self::Bare(schema) => first_problem(schema, value, "", validators),
+            Self::Bare(outline) => outline.check(value, validators),
             Self::Free | Self::Enveloped(_) => Ok(()),
         }
     }
@@ -236,37 +267,31 @@ impl Enveloped {
         }
     }
 
-    /// Checks the `data` of a success: first its `kind`, then the schema of that family alone, so that the
-    /// place of a mistake is exact.
-    pub(super) fn check(&self, data: &Value, validators: &Validators) -> Result<(), Breach> {
-        let breach = |pointer: &str, message: String| Breach { pointer: pointer.to_owned(), message };
+    /// Checks the `data` of a success, as compact JSON: first its `kind`, then the schema of that family alone, so
+    /// that the place of a mistake is exact.
+    pub(super) fn check(&self, data: &str, validators: &Validators) -> Result<(), Breach> {
+        let breach = |message: String| Breach { pointer: "/data/kind".to_owned(), message };
         let allowed = || self.family_names().collect::<Vec<_>>().join(", ");
-        let Some(kind) = data.get("kind").and_then(Value::as_str) else {
-            return Err(breach("/data/kind", format!("there is no family name; allowed: {}", allowed())));
+        let Some(kind) = child(data, "kind").filter(|k| k.starts_with('"')).and_then(scan::decode) else {
+            return Err(breach(format!("there is no family name; allowed: {}", allowed())));
         };
-        let Some(family) = self.families.iter().find(|f| f.name == kind) else {
+        let Some(family) = self.families.iter().find(|f| *f.name == *kind) else {
             let message = format!("`{kind}` is not a family of this tool; allowed: {}", allowed());
-            return Err(breach("/data/kind", message));
+            return Err(breach(message));
         };
-        first_problem(&family.schema, data, "/data", validators)
+        family.outline.check(data, validators).map_err(|b| b.below("data"))
     }
 }
 
-fn first_problem(
-    schema: &SchemaText,
-    value: &Value,
-    prefix: &str,
-    validators: &Validators,
-) -> Result<(), Breach> {
-    match validators.check(schema, value) {
-        Err(problem) => Err(Breach {
-            pointer: prefix.to_owned(),
-            message: format!("the schema does not compile: {problem}"),
-        }),
-        Ok(problems) => match problems.into_iter().next() {
-            None => Ok(()),
-            Some(p) => Err(Breach { pointer: format!("{prefix}{}", p.pointer), message: p.message }),
-        },
+impl Breach {
+    /// At the place that is looked at.
+    pub(super) fn here(message: String) -> Self {
+        Self { pointer: String::new(), message }
+    }
+
+    /// The same seen from one level up.
+    pub(super) fn below(self, name: &str) -> Self {
+        Self { pointer: format!("/{}{}", bounded::pointer_token(name), self.pointer), ..self }
     }
 }
 
@@ -334,13 +359,13 @@ fn enveloped(
                 None => item,
             };
             let required = [defs.get(name), item].map(required_members);
-            let schema = SchemaText::of(&json!({"$ref": format!("#/$defs/{name}"), "$defs": defs}));
+            let outline = Outline::of(&json!({"$ref": format!("#/$defs/{name}")}), definitions);
             let members = match (item, defs.get(name).and_then(|d| d.pointer("/properties/record"))) {
                 (Some(item), _) => property_names(item),
                 (None, Some(_)) => defs.get("item").map(property_names).unwrap_or_default(),
                 (None, None) => defs.get(name).map(property_names).unwrap_or_default(),
             };
-            Family { name: name.clone(), schema, required, members }
+            Family { name: name.clone(), outline, required, members }
         })
         .collect();
     let one_of: Vec<Value> = names.iter().map(|(n, _)| json!({"$ref": format!("#/$defs/{n}")})).collect();

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::accept;
 use super::scan::{self, Scan};
+use super::seen::Seen;
 
 /// Bytes of a text that views can be over, because places in it are kept in 32 bits. Far above what is read
 /// of any upstream.
@@ -50,6 +51,8 @@ pub(super) struct Document {
     extents: Vec<Span>,
     /// Members of the object looked at last: records are alike.
     members: AtomicUsize,
+    /// Where the secrets in it are noted that a script is handed.
+    seen: Option<Seen>,
 }
 
 /// What stands in an object or a list. `V` is what its owner keeps beside a child that was looked at.
@@ -94,7 +97,7 @@ fn wide(at: u32) -> usize {
 
 impl Document {
     /// Over a text of at most [`VIEW_BYTES_MAX`] bytes; `Err` says why it is no JSON.
-    pub(super) fn new(text: &str) -> Result<Self, String> {
+    pub(super) fn new(text: &str, seen: Option<&Seen>) -> Result<Self, String> {
         if text.len() > VIEW_BYTES_MAX {
             return Err(format!("{} bytes are more than a script can look at", text.len()));
         }
@@ -102,7 +105,12 @@ impl Document {
             Some(extents) => extents,
             None => scan::valid(text).map(|()| Vec::new())?,
         };
-        Ok(Self { text: Arc::from(text), extents, members: AtomicUsize::new(8) })
+        Ok(Self { text: Arc::from(text), extents, members: AtomicUsize::new(8), seen: seen.cloned() })
+    }
+
+    /// Where secrets are noted, if anywhere.
+    pub(super) fn seen(&self) -> Option<&Seen> {
+        self.seen.as_ref()
     }
 
     /// All of it, without the space around it.
@@ -239,7 +247,7 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> Document {
-        Document::new(text).unwrap()
+        Document::new(text, None).unwrap()
     }
 
     #[test]

@@ -258,17 +258,21 @@ impl Projection {
             Some(keeping) if found.cuts.elements > 0 => {
                 let mut all = sink(keeping.bytes_max());
                 plan.with_all_elements().run(source, &mut all)?;
-                Some(all.into_parts())
+                Some(all.into_records())
             }
             _ => None,
         };
         if plan.is_list() {
             return Ok(window.page(family, spec, &found, shown).with_whole(uncut));
         }
-        let whole = uncut.and_then(|mut all| all.pop()).or_else(|| shown.shrunk().map(str::to_owned));
-        let record = shown.into_parts().pop().ok_or("the record does not fit the budget at all")?;
-        let whole = whole.map(|whole| in_family(&family, &whole));
-        Ok(Data::Other { text: in_family(&family, &record), family, whole })
+        let whole = uncut.map(|all| all.into_first(1)).filter(|record| !record.is_empty());
+        let whole = whole.or_else(|| shown.shrunk().map(str::to_owned));
+        let record = shown.into_records().into_first(1);
+        if record.is_empty() {
+            return Err("the record does not fit the budget at all".to_owned());
+        }
+        let whole = whole.map(|whole| in_family(&family, whole));
+        Ok(Data::Other { text: in_family(&family, record), family, whole })
     }
 
     /// What the mapping makes of a reply for the script beside it: a list of records, or one record.
@@ -293,8 +297,9 @@ impl Projection {
         if plan.is_list() && found.records > kept && (!window.local || sink.over_bytes()) {
             notes.omit("records", Some(found.records - kept), "limit", "narrow the query");
         }
-        let records = sink.into_parts();
-        let text = if plan.is_list() { format!("[{}]", records.join(",")) } else { records.concat() };
+        let records = sink.into_records();
+        let text = records.first(records.len());
+        let text = if plan.is_list() { format!("[{text}]") } else { text.to_owned() };
         Ok(Some(Mapped { text, records: found.records }))
     }
 
@@ -320,15 +325,25 @@ impl Projection {
     }
 }
 
-/// A bare record, `{kind: "record", record}` for the generated family, its members beside `kind` for others.
-fn in_family(family: &str, record: &str) -> String {
-    match (family, record.strip_prefix('{')) {
-        ("", _) | (_, None) => record.to_owned(),
-        ("record", _) => format!("{{\"kind\":\"record\",\"record\":{record}}}"),
-        (name, Some("}")) => format!("{{\"kind\":{}}}", bounded::to_text(name)),
-        (name, Some(rest)) => format!("{{\"kind\":{},{rest}", bounded::to_text(name)),
+/// A bare record, `{kind: "record", record}` for the generated family, its members beside `kind` for others. The
+/// record is not copied: it may be as large as a result.
+fn in_family(family: &str, mut record: String) -> String {
+    if family.is_empty() || !record.starts_with('{') {
+        return record;
     }
+    if family == "record" {
+        record.reserve_exact(RECORD_HEAD.len() + 1);
+        record.insert_str(0, RECORD_HEAD);
+        record.push('}');
+        return record;
+    }
+    let comma = if record == "{}" { "" } else { "," };
+    record.insert_str(1, &format!("\"kind\":{}{comma}", bounded::to_text(family)));
+    record
 }
+
+/// What stands before a record of the generated family.
+const RECORD_HEAD: &str = "{\"kind\":\"record\",\"record\":";
 
 /// The part of a collection that a call asks for.
 #[derive(Debug, Clone, Copy)]
@@ -377,10 +392,11 @@ impl Window {
         let page = page.as_object().cloned().unwrap_or_default();
         let why = if over_bytes { "byte_budget" } else { "limit" };
         let (shown, whole_first) = (sink.shown(), sink.shrunk().map(str::to_owned));
-        let mut items = sink.into_parts();
+        let mut items = sink.into_records();
         let mut first = None;
-        if let (Some(slot), Some(whole)) = (items.first_mut(), whole_first) {
-            first = Some(std::mem::replace(slot, whole));
+        if let Some(whole) = whole_first {
+            first = items.iter().next().map(str::to_owned);
+            items = std::iter::once(whole).chain(items.iter().skip(1).map(str::to_owned)).collect();
         }
         Data::Page { family, items, shown, first, whole: None, page, beyond, why }
     }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::contract::{Enveloped, WARNINGS_MAX};
 use super::scan::{self, Cuts, Scan};
+use super::seen::Seen;
 use super::sink::shrink;
 use crate::call::{Omission, ToolError};
 use crate::json::{self as bounded, Object};
@@ -53,6 +54,16 @@ impl Notes {
         }
     }
 
+    /// Takes out of them what a script has seen of secrets.
+    pub(super) fn without(&mut self, seen: &Seen) {
+        let texts = self.warnings.iter_mut().chain(self.omitted.iter_mut().map(|o| &mut o.name));
+        for text in texts {
+            if let std::borrow::Cow::Owned(clean) = seen.without(text) {
+                *text = clean;
+            }
+        }
+    }
+
     /// The warnings.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
@@ -60,15 +71,9 @@ impl Notes {
 }
 
 impl Enveloped {
-    /// A success around data that is compact JSON.
-    pub(super) fn success(&self, data: &str, notes: &Notes, correlation_id: &str) -> String {
-        let mut out = String::with_capacity(data.len() + 256);
-        out.push_str("{\"ok\":true,\"operation\":");
-        out.push_str(&bounded::to_text(self.operation.as_str()));
-        out.push_str(",\"data\":");
-        out.push_str(data);
-        tail(&mut out, notes, correlation_id);
-        out
+    /// What stands before the data of a success.
+    pub(super) fn head(&self) -> String {
+        format!("{{\"ok\":true,\"operation\":{},\"data\":", bounded::to_text(self.operation.as_str()))
     }
 
     /// A failure in the same envelope. `details.data` (what was done before it failed) becomes `data`,
@@ -111,13 +116,15 @@ impl Enveloped {
     }
 }
 
-fn tail(out: &mut String, notes: &Notes, correlation_id: &str) {
-    out.push_str(",\"warnings\":");
+/// What stands behind the data of a success.
+pub(super) fn tail(notes: &Notes, correlation_id: &str) -> String {
+    let mut out = String::from(",\"warnings\":");
     out.push_str(&bounded::to_text(notes.warnings()));
     out.push_str(if notes.truncated { ",\"truncated\":true" } else { ",\"truncated\":false" });
     out.push_str(",\"correlation_id\":");
     out.push_str(&bounded::to_text(correlation_id));
     out.push('}');
+    out
 }
 
 /// Makes an object smaller: elements of its longest list go first, then its members (never those in
@@ -180,19 +187,5 @@ fn longest_list(object: &str) -> Option<(String, std::ops::Range<usize>)> {
 
 /// The elements of a list.
 pub(super) fn elements(list: &str) -> Vec<&str> {
-    let mut scan = Scan::new(list);
-    let mut found = Vec::new();
-    if scan.peek() != b'[' {
-        return found;
-    }
-    scan.step();
-    if scan.closes(b']') {
-        return found;
-    }
-    loop {
-        found.push(scan.skip());
-        if !scan.more(b']') {
-            return found;
-        }
-    }
+    scan::elements(list).collect()
 }

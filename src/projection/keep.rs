@@ -1,14 +1,15 @@
 //! What does not fit into a result and is kept aside: who names it, how the result tells of it, and the
 //! parts of it that are read later. Pure: storing it is the gateway's part.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scan::{self, Scan};
-use super::scrub::{self, scrub};
+use super::scan;
+use super::scrub;
 use crate::json::{self as bounded, JsonText};
 
 /// Where a kept result is found as a resource.
@@ -67,11 +68,12 @@ impl Keeping {
     }
 
     /// Takes JSON aside, scrubbed. `None` where it is too large, or is no JSON once its secrets are gone.
-    pub(super) fn take(&self, text: &str, is_data: bool) -> Option<Kept> {
+    pub(super) fn take<'t>(&self, text: impl Into<Cow<'t, str>>, is_data: bool) -> Option<Kept> {
+        let text = text.into();
         if text.len() > self.0.bytes_max {
             return None;
         }
-        let json = JsonText::parse(scrub(text).into_owned()).ok()?;
+        let json = JsonText::parse(scrub::scrubbed(text.into_owned())).ok()?;
         Some(Kept { id: Arc::clone(self.id()), json, is_whole: true, is_data })
     }
 
@@ -219,22 +221,7 @@ fn kind(json: &str) -> &'static str {
 
 /// The members of an object as they stand: names with their quotes, values as text.
 pub(super) fn members(object: &str) -> Vec<(&str, &str)> {
-    let mut scan = Scan::new(object);
-    let mut found = Vec::new();
-    if scan.peek() != b'{' {
-        return found;
-    }
-    scan.step();
-    if scan.closes(b'}') {
-        return found;
-    }
-    loop {
-        let key = scan.key();
-        found.push((key, scan.skip()));
-        if !scan.more(b'}') {
-            return found;
-        }
-    }
+    scan::members(object).collect()
 }
 
 /// The part of what stands at `path` that begins at member, element or byte `offset`: at most `limit` of

@@ -119,6 +119,35 @@ pub(super) fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
     at + rest.iter().position(is_it).unwrap_or(rest.len())
 }
 
+/// The elements of a list as they stand; none of what is no list.
+pub(super) fn elements(list: &str) -> impl Iterator<Item = &str> {
+    each(list, b'[', b']', Scan::skip)
+}
+
+/// The members of an object as they stand, names with their quotes; none of what is no object.
+pub(super) fn members(object: &str) -> impl Iterator<Item = (&str, &str)> {
+    each(object, b'{', b'}', |scan| (scan.key(), scan.skip()))
+}
+
+fn each<'a, T>(
+    text: &'a str,
+    open: u8,
+    close: u8,
+    next: impl Fn(&mut Scan<'a>) -> T,
+) -> impl Iterator<Item = T> {
+    let mut scan = Scan::new(text);
+    let mut more = scan.peek() == open;
+    if more {
+        scan.step();
+        more = !scan.closes(close);
+    }
+    std::iter::from_fn(move || {
+        let found = more.then(|| next(&mut scan))?;
+        more = scan.more(close);
+        Some(found)
+    })
+}
+
 /// A cursor over accepted JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Scan<'a> {

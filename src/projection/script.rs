@@ -13,6 +13,7 @@ use super::envelope::Notes;
 use super::host::REQUEST_ALIAS;
 use super::made::{self, Made, Page};
 use super::plain::Plain;
+use super::seen::Seen;
 use super::spec::{Place, ScriptSpec};
 use super::view::View;
 use super::{CallFacts, ScriptCalls, Shaped, scan};
@@ -142,10 +143,11 @@ impl Roles {
             return Ok(None);
         }
         let ctx = Context::new(facts, None, Notes::default());
-        let parameters = vec![Dynamic::from(Reply::new(reply, None)), arguments(args), Dynamic::from(ctx)];
-        let made = self.call(3, parameters)?;
+        let seen = ctx.seen().clone();
+        let reply = Dynamic::from(Reply::new(reply, None, seen.clone()));
+        let made = self.call(3, vec![reply, arguments(args), Dynamic::from(ctx)])?;
         Ok(match made.read_lock::<Made>().as_deref() {
-            Some(Made::Failed(error)) => Some((**error).clone()),
+            Some(Made::Failed(error)) => Some(seen.without_in((**error).clone())),
             _ => None,
         })
     }
@@ -161,7 +163,7 @@ impl Roles {
         finish: &Finish<'_>,
     ) -> Shaped {
         let ctx = Context::new(facts, None, notes);
-        let reply = Dynamic::from(Reply::new(reply, mapped));
+        let reply = Dynamic::from(Reply::new(reply, mapped, ctx.seen().clone()));
         let made = self.call(1, vec![reply, arguments(args), Dynamic::from(ctx.clone())]);
         conclude(made, &ctx, finish)
     }
@@ -209,35 +211,48 @@ fn conclude(made: Result<Dynamic, Box<ScriptError>>, ctx: &Context, finish: &Fin
     let made = match (made, inner) {
         (Ok(made), _) => made,
         (Err(_), Some(inner)) => return finish.failure(inner),
-        (Err(error), None) => return fault(described(&error)),
+        (Err(error), None) => {
+            return match ctx.seen().unreadable() {
+                Some(why) => finish.unreadable(why),
+                None => fault(described(&error)),
+            };
+        }
     };
-    match become_result(&made, notes, finish) {
+    match become_result(&made, notes, ctx.seen(), finish) {
         Ok(shaped) => shaped,
         Err(detail) => fault(detail),
     }
 }
 
-fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Result<Shaped, String> {
+fn become_result(
+    made: &Dynamic,
+    mut notes: Notes,
+    seen: &Seen,
+    finish: &Finish<'_>,
+) -> Result<Shaped, String> {
     if let Some(page) = made.read_lock::<Page>() {
-        let mut data = page_data(&page, finish, &mut notes)?;
+        let mut data = page_data(&page, seen, finish, &mut notes)?;
         if !matches!(finish.contract, Contract::Enveloped(_)) {
             data = data.bare();
         }
         return Ok(finish.success(data, notes));
     }
     let text = match made.read_lock::<Made>().as_deref() {
-        Some(Made::Failed(error)) => return Ok(finish.failure((**error).clone())),
-        Some(Made::Blocks(blocks)) => return finish.blocks(blocks, notes),
-        Some(Made::Text(text)) => return Ok(finish.text(text, notes)),
-        Some(Made::Family(text)) => Some(text.clone()),
-        Some(Made::Json(text)) => Some(finish.json_data(text)),
+        Some(Made::Failed(error)) => return Ok(finish.failure(seen.without_in((**error).clone()))),
+        Some(Made::Blocks(blocks)) => {
+            let blocks: Vec<Value> = blocks.iter().map(|block| seen.without_in_value(block)).collect();
+            return finish.blocks(&blocks, notes);
+        }
+        Some(Made::Text(text)) => return Ok(finish.text(&seen.without(text), notes)),
+        Some(Made::Family(text)) => Some(seen.without(text).into_owned()),
+        Some(Made::Json(text)) => Some(finish.json_data(&seen.without(text))),
         None => None,
     };
     if let Some(text) = text {
         return Ok(finish.success(finish.read(&text, &mut notes)?, notes));
     }
     if let Ok(text) = made.as_immutable_string_ref() {
-        return Ok(finish.text(text.as_str(), notes));
+        return Ok(finish.text(&seen.without(text.as_str()), notes));
     }
     if made.is_unit() && finish.is_plain {
         return Ok(Plain { notes, ..Plain::default() }.finish(finish.facts, finish.budget, finish.bytes_in));
@@ -246,19 +261,21 @@ fn become_result(made: &Dynamic, mut notes: Notes, finish: &Finish<'_>) -> Resul
         return Ok(finish.text("OK", notes));
     }
     let text = made::text_of(made)?;
+    let text = seen.without(&text);
     let is_data = made.is_map() || made.read_lock::<View>().is_some();
-    let text = if is_data { text } else { finish.json_data(&text) };
+    let text = if is_data { text } else { Cow::Owned(finish.json_data(&text)) };
     Ok(finish.success(finish.read(&text, &mut notes)?, notes))
 }
 
-fn page_data(page: &Page, finish: &Finish<'_>, notes: &mut Notes) -> Result<Data, String> {
+fn page_data(page: &Page, seen: &Seen, finish: &Finish<'_>, notes: &mut Notes) -> Result<Data, String> {
     let (items, beyond) = {
         let rows = page.rows.lock();
         (format!("[{}]", rows.items.join(",")), rows.beyond)
     };
     let text = format!(
-        "{{\"kind\":{},\"items\":{items},\"page\":{}}}",
+        "{{\"kind\":{},\"items\":{},\"page\":{}}}",
         bounded::to_text(page.family.as_str()),
+        seen.without(&items),
         bounded::to_text(&page.page())
     );
     let mut data = finish.read(&text, notes)?;
@@ -325,7 +342,7 @@ impl Finish<'_> {
         result.blocks.extend(note(&notes));
         let keeping = self.facts.keeping.as_ref().filter(|_| !notes.omitted.is_empty());
         let kept =
-            keeping.and_then(|k| k.take(&bounded::to_text(&serde_json::json!({ "content": blocks })), false));
+            keeping.and_then(|k| k.take(bounded::to_text(&serde_json::json!({ "content": blocks })), false));
         bare::attach(&mut result, keeping, kept.as_ref());
         Ok(Shaped::completed(result, self.bytes_in, notes.omitted).keeping(kept))
     }

@@ -295,3 +295,46 @@ fn mistakes_in_scripts_are_found_when_the_home_loads() {
     let both = told("script = \"t.rhai\"\nrequest = { path = \"/\" }\n", "fn request(args, ctx) { 1 }");
     assert_eq!(both, ["1:1 `request` is both a table and a function of the script"]);
 }
+
+#[test]
+fn a_piece_of_a_secret_does_not_come_out_either() {
+    let token = "ghp_a1b2c3d4e5f6g7h8i9j0k1l2m3n4";
+    let body =
+        json!({"note": format!("use {token} for it"), "password": "hunter22", "n": "a1b2"}).to_string();
+    for given in [
+        "json(#{ half: reply.body.note.sub_string(4, 16), n: reply.body.n })",
+        "json(#{ parts: reply.body.note.split(\"e5\"), n: reply.body.n })",
+        "json(#{ other: reply.body.password, n: reply.body.n })",
+        "json(#{ all: reply.body.to_string().sub_string(10, 24), n: reply.body.n })",
+        "let p = page(\"json_page\"); p.push(#{ v: reply.body.note.sub_string(8, 20), n: reply.body.n }); p",
+        "text(reply.text.sub_string(10, 30) + \" a1b2\")",
+        "ctx.warn(reply.body.note.sub_string(8, 20)); json(#{ n: reply.body.n })",
+        "error(\"CONFLICT\", \"a1b2: \" + reply.body.note.sub_string(8, 20), #{ why: reply.body.password })",
+        "content([reply.body.note.sub_string(8, 20), \"a1b2\"])",
+    ] {
+        let projection = scripted(&format!("fn project(reply, args, ctx) {{ {given} }}"), "");
+        let shaped = project(&projection, &body);
+        let said = format!("{:?}", shaped.outcome);
+        for piece in ["b2c3d4e5", "e5f6g7h8", "f6g7h8i9", "hunter22"] {
+            assert!(!said.contains(piece), "{given}: {said}");
+        }
+        assert!(said.contains("a1b2"), "{given}: {said}");
+    }
+}
+
+#[test]
+fn what_is_no_object_has_no_members_and_an_answer_that_is_no_json_is_the_upstreams_mistake() {
+    let script = "fn project(reply, args, ctx) {
+        let out = [];
+        for x in reply.body { out.push(x?.name?.deep ?? x?.len ?? \"none\"); }
+        json(out)
+    }";
+    let projection = scripted(script, "");
+    let shaped =
+        project(&projection, r#"["text", 7, 0.5, true, null, [1], {"name": "n"}, {"name": {"deep": 3}}]"#);
+    let data = done(&shaped).1["data"].clone();
+    assert_eq!(data, json!([4, "none", "none", "none", "none", "none", "none", 3]));
+    let shaped = project(&projection, "<html>down</html>");
+    assert_eq!(refused(&shaped).code, ErrorCode::UpstreamSchemaMismatch);
+    assert!(refused(&shaped).message.contains("not JSON"), "{}", refused(&shaped).message);
+}

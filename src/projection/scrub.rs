@@ -121,26 +121,49 @@ pub fn scrub(text: &str) -> Cow<'_, str> {
 fn scan(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut from = 0;
-    let mut at = 0;
-    while let Some(begin) = next_worth(text.as_bytes(), at) {
-        let byte = text.as_bytes().get(begin).copied().unwrap_or_default();
-        let found = match byte {
-            b':' => url_password(text, begin),
-            _ => LEADS.get(usize::from(byte)).and_then(|lead| secret_at(text, begin, lead)),
-        };
-        at = begin + 1;
-        if let Some((start, end)) = found {
-            out.push_str(text.get(from..start).unwrap_or_default());
-            out.push_str(REPLACED);
-            from = end;
-            at = at.max(end);
-        }
+    for (start, end) in places(text) {
+        out.push_str(text.get(from..start).unwrap_or_default());
+        out.push_str(REPLACED);
+        from = end;
     }
     if from == 0 && out.is_empty() {
         return Cow::Borrowed(text);
     }
     out.push_str(text.get(from..).unwrap_or_default());
     Cow::Owned(out)
+}
+
+/// Where what looks like a secret stands in a text, in its order: from and to which byte.
+pub(super) fn places(text: &str) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while let Some(begin) = next_worth(text.as_bytes(), at) {
+            let byte = text.as_bytes().get(begin).copied().unwrap_or_default();
+            let found = match byte {
+                b':' => url_password(text, begin),
+                _ => LEADS.get(usize::from(byte)).and_then(|lead| secret_at(text, begin, lead)),
+            };
+            at = begin + 1;
+            if let Some((_, end)) = found {
+                at = at.max(end);
+                return found;
+            }
+        }
+        None
+    })
+}
+
+/// Whether the name of a member says that its value is a secret.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// The same of a text that is at hand, which is not copied where there was none.
+pub(super) fn scrubbed(text: String) -> String {
+    match scrub(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(clean) => clean,
+    }
 }
 
 /// The next place from `at` on that is worth a look: a colon, or a byte that may begin a secret where a word

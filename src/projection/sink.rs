@@ -9,12 +9,74 @@ use super::select::Fields;
 /// Ceilings on texts tried one after the other on a record that alone is too large.
 const TEXT_STEPS: [usize; 5] = [8_192, 2_048, 512, 128, 32];
 
+/// Records as JSON text, one behind the other with commas between them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Records {
+    text: String,
+    /// Where each record ends in `text`.
+    ends: Vec<usize>,
+}
+
+impl Records {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes that one more would take them to.
+    fn with(&self, record: &str) -> usize {
+        self.text.len() + usize::from(!self.ends.is_empty()) + record.len()
+    }
+
+    /// Adds one. Room is made in few steps, and none beyond `most` bytes as long as they suffice.
+    pub(super) fn push(&mut self, record: &str, most: usize) {
+        let (needed, has) = (self.with(record), self.text.capacity());
+        if needed > has {
+            let wanted = has.saturating_mul(2).max(1_024);
+            let wanted = if needed <= most { wanted.min(most) } else { wanted };
+            self.text.reserve_exact(wanted.max(needed) - self.text.len());
+        }
+        if !self.ends.is_empty() {
+            self.text.push(',');
+        }
+        self.text.push_str(record);
+        self.ends.push(self.text.len());
+    }
+
+    /// The text of the first so many.
+    pub(super) fn first(&self, records: usize) -> &str {
+        let end = records.checked_sub(1).and_then(|last| self.ends.get(last));
+        end.and_then(|end| self.text.get(..*end)).unwrap_or_default()
+    }
+
+    /// One after the other.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|end| end + 1));
+        starts.zip(&self.ends).map(|(start, end)| self.text.get(start..*end).unwrap_or_default())
+    }
+
+    /// The text of the first so many, without a copy of it.
+    pub(super) fn into_first(mut self, records: usize) -> String {
+        let end = self.first(records).len();
+        self.text.truncate(end);
+        self.text
+    }
+}
+
+impl FromIterator<String> for Records {
+    fn from_iter<T: IntoIterator<Item = String>>(all: T) -> Self {
+        let mut records = Self::default();
+        all.into_iter().for_each(|record| records.push(&record, usize::MAX));
+        records
+    }
+}
+
 /// A bounded list of records as JSON text.
 #[derive(Debug)]
 pub(super) struct RecordSink {
-    out: String,
-    /// Where each record ends in `out`.
-    ends: Vec<usize>,
+    records: Records,
+    /// A record while it is written.
+    draft: String,
     records_max: usize,
     bytes_max: usize,
     /// Members that a record cannot do without.
@@ -39,8 +101,8 @@ impl RecordSink {
     /// A sink for at most so many records and bytes, commas included.
     pub(super) fn new(records_max: usize, bytes_max: usize) -> Self {
         Self {
-            out: String::new(),
-            ends: Vec::new(),
+            records: Records::default(),
+            draft: String::new(),
             records_max,
             bytes_max,
             keep: Vec::new(),
@@ -89,7 +151,7 @@ impl RecordSink {
 
     /// Whether another record would not be kept.
     pub(super) fn is_full(&self) -> bool {
-        let aside = self.aside.is_none_or(|(records, _)| self.aside_full || self.ends.len() >= records);
+        let aside = self.aside.is_none_or(|(records, _)| self.aside_full || self.records.len() >= records);
         self.fault.is_some() || (self.shows_all() && aside)
     }
 
@@ -105,53 +167,47 @@ impl RecordSink {
         *self = Self { keep, select, skip: self.skip, aside: self.aside, ..new };
     }
 
-    /// Takes the record that `write` appends, or drops it where it does not fit.
+    /// Takes the record that `write` writes, or drops it where it does not fit.
     pub(super) fn record(&mut self, write: impl FnOnce(&mut String) -> Result<(), String>) {
         if self.is_full() {
             return;
         }
-        let begin = self.out.len();
-        if begin > 0 {
-            self.out.push(',');
+        let mut draft = std::mem::take(&mut self.draft);
+        draft.clear();
+        match write(&mut draft) {
+            Ok(()) => self.take(&mut draft),
+            Err(fault) => self.fault = Some(fault),
         }
-        let start = self.out.len();
-        if let Err(fault) = write(&mut self.out) {
-            self.out.truncate(begin);
-            self.fault = Some(fault);
-            return;
-        }
+        self.draft = draft;
+    }
+
+    fn take(&mut self, draft: &mut String) {
         if let Some(fields) = &self.select {
-            let record = self.out.split_off(start);
-            fields.select(&record, &self.keep, &mut self.out);
+            let record = std::mem::take(draft);
+            fields.select(&record, &self.keep, draft);
         }
-        if !self.shows_all() && self.shows(begin, start) {
+        if !self.shows_all() && self.shows(draft) {
             return;
         }
         // Beyond what is shown: set aside where that was asked for.
         match self.aside {
-            Some((_, bytes)) if self.out.len() <= bytes => self.ends.push(self.out.len()),
-            _ => {
-                self.out.truncate(begin);
-                self.aside_full = true;
-            }
+            Some((_, bytes)) if self.records.with(draft) <= bytes => self.records.push(draft, bytes),
+            _ => self.aside_full = true,
         }
     }
 
-    /// Whether the record just written is shown. The only one is reduced first: its fields, then its texts,
-    /// before nothing at all is said.
-    fn shows(&mut self, begin: usize, start: usize) -> bool {
-        if self.out.len() > self.bytes_max {
-            let reduced = if begin == 0 { self.out.get(start..).map(str::to_owned) } else { None };
-            let less = reduced.as_ref().and_then(|record| shrink(record, self.bytes_max, &self.keep));
-            let Some(less) = less else {
+    /// Whether a record is shown. The only one is reduced first: its fields, then its texts, before nothing at
+    /// all is said.
+    fn shows(&mut self, draft: &mut String) -> bool {
+        if self.records.with(draft) > self.bytes_max {
+            let is_first = self.records.len() == 0;
+            let Some(less) = is_first.then(|| shrink(draft, self.bytes_max, &self.keep)).flatten() else {
                 self.over_bytes = true;
                 return false;
             };
-            self.out.truncate(start);
-            self.out.push_str(&less);
-            self.shrunk = reduced;
+            self.shrunk = Some(std::mem::replace(draft, less));
         }
-        self.ends.push(self.out.len());
+        self.records.push(draft, self.bytes_max);
         self.shown += 1;
         true
     }
@@ -176,15 +232,9 @@ impl RecordSink {
         self.fault.clone().map_or(Ok(()), Err)
     }
 
-    /// The records one by one, those set aside last.
-    pub(super) fn into_parts(self) -> Vec<String> {
-        let mut parts = Vec::with_capacity(self.ends.len());
-        let mut from = 0;
-        for end in self.ends {
-            parts.push(self.out.get(from..end).unwrap_or_default().trim_start_matches(',').to_owned());
-            from = end;
-        }
-        parts
+    /// The records, those set aside last.
+    pub(super) fn into_records(self) -> Records {
+        self.records
     }
 }
 
@@ -241,6 +291,30 @@ mod tests {
         });
     }
 
+    fn parts(sink: RecordSink) -> Vec<String> {
+        sink.into_records().iter().map(str::to_owned).collect()
+    }
+
+    fn joined(sink: RecordSink) -> String {
+        let records = sink.into_records();
+        records.first(records.len()).to_owned()
+    }
+
+    #[test]
+    fn records_stand_behind_each_other_and_take_no_more_room_than_they_may() {
+        let mut records = Records::default();
+        assert_eq!((records.len(), records.first(0), records.first(3)), (0, "", ""));
+        for n in 0..300 {
+            records.push(&format!("{{\"n\":{n}}}"), 3_000);
+        }
+        assert_eq!(records.iter().nth(299), Some("{\"n\":299}"));
+        assert_eq!(records.first(2), "{\"n\":0},{\"n\":1}");
+        assert!(records.text.len() < 3_000 && records.text.capacity() == 3_000);
+        records.push(&"7".repeat(4_000), 3_000);
+        assert_eq!(records.iter().last().map(str::len), Some(4_000));
+        assert_eq!(records.into_first(1), "{\"n\":0}");
+    }
+
     #[test]
     fn a_sink_is_full_at_its_limit_and_not_before() {
         let mut sink = RecordSink::new(10, 15);
@@ -249,12 +323,12 @@ mod tests {
         assert!(!sink.is_full() && sink.shown() == 2);
         push(&mut sink, "1");
         assert!(sink.is_full() && sink.over_bytes());
-        assert_eq!(sink.into_parts().join(","), r#"{"a":1},{"a":2}"#);
+        assert_eq!(joined(sink), r#"{"a":1},{"a":2}"#);
         let mut sink = RecordSink::new(1, 100);
         push(&mut sink, "{}");
         push(&mut sink, "{}");
         assert!(sink.is_full() && !sink.over_bytes());
-        assert_eq!(sink.into_parts(), ["{}"]);
+        assert_eq!(parts(sink), ["{}"]);
     }
 
     #[test]
@@ -264,13 +338,13 @@ mod tests {
             push(&mut sink, text);
         }
         assert!(sink.is_full() && sink.shown() == 2 && !sink.over_bytes());
-        assert_eq!(sink.into_parts(), ["{}", "{}", "[1]", "[2]"]);
+        assert_eq!(parts(sink), ["{}", "{}", "[1]", "[2]"]);
         let mut sink = RecordSink::new(9, 7).aside(9, 12);
         for text in ["{\"a\":1}", "[1]", "[23456]"] {
             push(&mut sink, text);
         }
         assert!(sink.is_full() && sink.over_bytes());
-        assert_eq!((sink.shown(), sink.into_parts().len()), (1, 2));
+        assert_eq!((sink.shown(), parts(sink).len()), (1, 2));
     }
 
     #[test]
@@ -278,7 +352,7 @@ mod tests {
         let mut sink = RecordSink::new(10, 60);
         push(&mut sink, &format!(r#"{{"id":1,"body":"{}","t":"short"}}"#, "x".repeat(100)));
         assert!(sink.shrunk().is_some());
-        assert_eq!(sink.into_parts().join(","), r#"{"id":1,"t":"short"}"#);
+        assert_eq!(joined(sink), r#"{"id":1,"t":"short"}"#);
         let only = format!(r#"{{"body":"{}"}}"#, "😀".repeat(100));
         let less = shrink(&only, 60, &["body".to_owned()]).unwrap();
         assert!(less.len() <= 60 && less.contains('…'), "{less}");

@@ -440,3 +440,17 @@ fn a_number_that_nobody_can_hold_is_told_and_wide_ones_stay() {
         assert!(done(&shaped).0.structured.as_ref().unwrap().as_str().contains(&format!("\"id\":{exact}")));
     }
 }
+
+#[test]
+fn what_stands_for_secrets_is_within_the_budget() {
+    let projection =
+        compile("collection = \"/items\"\nfields = { t = \"/t\" }\n", &json!({}), PackSources::default());
+    let text = "password=abcd ".repeat(10);
+    let items: Vec<Value> = (0..20).map(|_| json!({ "t": text })).collect();
+    let budget = ResultBudget { result_bytes: 3_200, ..ResultBudget::default() };
+    let shaped = shape(&projection, &json!({ "items": items }).to_string(), &json!({}), &budget);
+    let (result, value) = done(&shaped);
+    assert!(result.structured.as_ref().unwrap().len() <= 3_200);
+    assert!(value["truncated"] == true && !value.to_string().contains("abcd"), "{value}");
+    assert!(value["data"]["items"].as_array().unwrap().len() > 3, "{value}");
+}

@@ -1,11 +1,11 @@
 //! An upstream reply as scripts see it: a view over its text. Touching a field finds that field; nothing
 //! else is built, and what a script passes on is copied digit for digit.
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use super::document::{Document, Index, Span};
+use super::document::{Document, Index, Member, Span};
 use super::scan::{self, Ceilings};
+use super::seen::Seen;
 use crate::json;
 use crate::script::{Array, Dynamic, HostResult, Text, fault};
 
@@ -29,7 +29,12 @@ struct Node {
 impl View {
     /// A view over a text; `Err` says why it is no JSON.
     pub(super) fn new(text: &str) -> Result<Self, String> {
-        let document = Arc::new(Document::new(text)?);
+        Self::watched(text, None)
+    }
+
+    /// The same, which notes the secrets that it hands out.
+    pub(super) fn watched(text: &str, seen: Option<&Seen>) -> Result<Self, String> {
+        let document = Arc::new(Document::new(text, seen)?);
         let part = document.whole();
         Ok(Self::over(document, part))
     }
@@ -57,7 +62,7 @@ impl View {
     pub(super) fn member(&self, name: &str) -> Dynamic {
         let Index::Object(members) = self.index() else { return Dynamic::UNIT };
         let found = members.named(&self.0.document, name);
-        found.map_or(Dynamic::UNIT, |member| self.child(member.value, Some(&member.kept)))
+        found.map_or(Dynamic::UNIT, |member| self.of_member(member, Some(&member.kept)))
     }
 
     /// Whether a member of that name is there, null or not.
@@ -99,12 +104,11 @@ impl View {
 
     /// An element, or the value of a member, by number. What was found inside it is not remembered.
     fn nth(&self, at: usize) -> Option<Dynamic> {
-        let part = match self.index() {
-            Index::Object(members) => members.all().get(at)?.value,
-            Index::List(items) => *items.found.get(at)?,
-            Index::Scalar => return None,
-        };
-        Some(self.child(part, None))
+        match self.index() {
+            Index::Object(members) => Some(self.of_member(members.all().get(at)?, None)),
+            Index::List(items) => Some(self.child(*items.found.get(at)?, None)),
+            Index::Scalar => None,
+        }
     }
 
     /// Its elements, or the values of its members.
@@ -125,13 +129,23 @@ impl View {
 
     /// Texts, booleans and ordinary numbers as values of the script; everything else stays a view.
     pub(super) fn value(&self) -> Dynamic {
-        plain(self.text()).unwrap_or_else(|| Dynamic::from(self.clone()))
+        self.0.document.plain(self.text()).unwrap_or_else(|| Dynamic::from(self.clone()))
+    }
+
+    fn of_member(&self, member: &Member<Self>, kept: Option<&OnceLock<Self>>) -> Dynamic {
+        let document = &self.0.document;
+        // A text only: an object of that name is about secrets, and names them.
+        let text = document.text(member.value);
+        if let (Some(seen), Some(text)) = (document.seen(), text.strip_prefix('"')) {
+            seen.note_member(&document.name(member), text.trim_end_matches('"'));
+        }
+        self.child(member.value, kept)
     }
 
     /// The same of a part of it. Its view is kept where that is wanted, with what is found in it.
     fn child(&self, part: Span, kept: Option<&OnceLock<Self>>) -> Dynamic {
         let document = &self.0.document;
-        plain(document.text(part)).unwrap_or_else(|| {
+        document.plain(document.text(part)).unwrap_or_else(|| {
             let new = || Self::over(Arc::clone(document), part);
             Dynamic::from(kept.map_or_else(new, |kept| kept.get_or_init(new).clone()))
         })
@@ -141,26 +155,39 @@ impl View {
     pub(super) fn shown(&self) -> String {
         let mut out = String::new();
         match scan::copy(self.text(), Ceilings::NONE, &mut out) {
-            Ok(_) => out,
+            Ok(_) => {
+                self.0.document.note(&out);
+                out
+            }
             Err(_) => String::new(),
         }
     }
 }
 
-/// A value that the script's own types hold exactly.
-fn plain(text: &str) -> Option<Dynamic> {
-    Some(match text.as_bytes().first() {
-        Some(b'"') => match scan::decode(text) {
-            Some(Cow::Borrowed(text)) => Dynamic::from(Text::from(text)),
-            Some(Cow::Owned(text)) => Dynamic::from(Text::from(text)),
-            None => Dynamic::UNIT,
-        },
-        Some(b't') => Dynamic::TRUE,
-        Some(b'f') => Dynamic::FALSE,
-        Some(b'n') | None => Dynamic::UNIT,
-        Some(b'{' | b'[') => return None,
-        Some(_) => return number(text),
-    })
+impl Document {
+    fn note(&self, text: &str) {
+        if let Some(seen) = self.seen() {
+            seen.note(text);
+        }
+    }
+
+    /// A value that the script's own types hold exactly.
+    fn plain(&self, text: &str) -> Option<Dynamic> {
+        Some(match text.as_bytes().first() {
+            Some(b'"') => match scan::decode(text) {
+                Some(decoded) => {
+                    self.note(&decoded);
+                    Dynamic::from(Text::from(&*decoded))
+                }
+                None => Dynamic::UNIT,
+            },
+            Some(b't') => Dynamic::TRUE,
+            Some(b'f') => Dynamic::FALSE,
+            Some(b'n') | None => Dynamic::UNIT,
+            Some(b'{' | b'[') => return None,
+            Some(_) => return number(text),
+        })
+    }
 }
 
 /// A number that the script's own types hold exactly.

@@ -1,7 +1,5 @@
 //! A question to the index and its answer.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 
 use crate::id::ToolNo;
@@ -41,9 +39,8 @@ pub struct Signal {
     pub value: f64,
     /// Its public weight.
     pub weight: f64,
-    /// Where the value is from: `computed`, `host`, `authorization`, `fallback`, `off`, or `model NAME` for the semantic
-    /// one where a sentence model was asked.
-    pub source: Cow<'static, str>,
+    /// Where the value is from: `computed`, `host`, `authorization`, `fallback`, `off`.
+    pub source: &'static str,
 }
 
 /// One tool found.

@@ -15,7 +15,6 @@ use crate::limits::CALL_WAIT;
 use crate::policy::{PolicySet, PolicyTables, Shadow};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
-use crate::search::sentence::Sense;
 use crate::search::{Ranking, ToolIndex};
 use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
 
@@ -108,7 +107,6 @@ pub fn build_over(
         shadow: shadow(home, &policy, previous, diagnostics),
         policy: Arc::new(policy),
         index,
-        sense: Sense::default(),
         settings: Arc::new(home.settings.clone()),
         callers: Arc::clone(&home.callers),
         lanes: lanes(&upstreams, previous),

@@ -63,9 +63,7 @@ impl UpstreamError {
         Self::new(
             ErrorSource::TooLarge,
             Retry::Never,
-            format!(
-                "the reply of `{upstream}` is larger than {max} bytes; ask for less (a filter, a smaller page)"
-            ),
+            format!("the reply of `{upstream}` is larger than the {max} bytes that are read of one"),
         )
     }
 

@@ -283,3 +283,64 @@ async fn docent_tells_apart_what_a_failing_ombi_does() {
     assert_eq!(found["ok"], json!(false), "{found}");
     assert!(found.to_string().len() < 4_096, "{found}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_version_has_is_found_by_asking() {
+    let url = serve(fake_ombi::app(&root().join("scripts/ombi/cases/replies"))).await;
+    let home = home();
+    let ask = |tool: &str, args: Value| call(&home, &url, tool, &args);
+    let capabilities = || {
+        let found = ask("ombi.read_server", json!({"view": "capabilities"}));
+        assert_eq!(found["ok"], json!(true), "{found}");
+        let rows = found["data"]["items"].as_array().unwrap().clone();
+        let rows = rows.into_iter().map(|r| (r["name"].as_str().unwrap().to_owned(), r["value"].clone()));
+        (rows.collect::<BTreeMap<String, Value>>(), found["warnings"].clone())
+    };
+    let requested = json!({"list": "requested", "media": "movie"});
+    let (now, _) = capabilities();
+    assert!(
+        now["version"].is_string() && now["features"] == json!(true) && now["online_users"] == json!(true),
+        "{now:?}"
+    );
+    let plain = ask("ombi.read_requests", json!({}));
+    // A newer server says more, and nothing of it comes out.
+    set_fault(&url, "newer");
+    let newer = ask("ombi.read_requests", json!({}));
+    assert_eq!((&newer["data"], &newer["ok"]), (&plain["data"], &json!(true)), "{newer}");
+    // An older one lacks routes: what it has is told, and what cannot be done says so with its version.
+    set_fault(&url, "older");
+    let (older, _) = capabilities();
+    assert_eq!((&older["features"], &older["votes"]), (&json!(false), &json!(true)), "{older:?}");
+    let missing = ask("ombi.read_server", json!({"view": "features"}));
+    assert_eq!(missing["error"]["code"], "UNSUPPORTED_CAPABILITY", "{missing}");
+    let message = missing["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains(now["version"].as_str().unwrap()) && message.contains("capabilities"),
+        "{message}"
+    );
+    let lists = ask("ombi.read_discover", requested);
+    assert_eq!(lists["error"]["code"], "UNSUPPORTED_CAPABILITY", "the feed is not there either: {lists}");
+    // What a fault leaves open is neither true nor false.
+    set_fault(&url, "500");
+    let faulty = ask("ombi.read_server", json!({"view": "capabilities"}));
+    assert_eq!(faulty["error"]["code"], "INTERNAL_ERROR", "{faulty}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_one_user_are_looked_for() {
+    let url = serve(fake_ombi::app(&root().join("scripts/ombi/cases/replies"))).await;
+    let home = home();
+    let all = call(&home, &url, "ombi.read_requests", &json!({}));
+    let rows = all["data"]["items"].as_array().unwrap();
+    let user = rows.iter().find_map(|r| r["requested_user_id"].as_str()).unwrap();
+    let own = rows.iter().filter(|r| r["requested_user_id"] == user).count();
+    let found = call(&home, &url, "ombi.read_requests", &json!({"requested_by": user}));
+    assert_eq!(found["data"]["items"].as_array().unwrap().len(), own, "{found}");
+    assert_eq!(
+        (&found["data"]["page"]["total"], &found["truncated"]),
+        (&json!(own), &json!(false)),
+        "{found}"
+    );
+    let none = call(&home, &url, "ombi.read_requests", &json!({"requested_by": "nobody"}));
+    assert_eq!(none["data"]["page"]["total"], json!(0), "{none}");
+}

@@ -59,6 +59,7 @@ fn run(home: &TestHome, data: &std::path::Path, args: &[&str]) -> (i32, String, 
     let mut command = docent();
     command.args(args).arg("--home").arg(home.path()).arg("--data").arg(data);
     command.env("GITHUB_TOKEN", "t").env("KUBERNETES_URL", "http://127.0.0.1:1");
+    command.env("OMBI_URL", "http://127.0.0.1:1").env("OMBI_API_KEY", "k");
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
@@ -144,11 +145,11 @@ async fn what_shaping_saves_is_in_the_metrics() {
 }
 
 /// The table of what a pack's cases measure, as its README shows it.
-fn table(tools: &Value) -> String {
-    let mut out = String::from("| tool | tokens before | after | saved |\n|---|---|---|---|\n");
-    for tool in tools["tools"].as_array().unwrap() {
+fn table<'a>(tools: impl Iterator<Item = &'a Value>) -> String {
+    let mut out = String::from("| tool | bytes before | after | saved |\n|---|---|---|---|\n");
+    for tool in tools {
         let (id, cost) = (tool["id"].as_str().unwrap(), &tool["cost"]);
-        let (Some(before), Some(after)) = (cost["tokens_in"].as_i64(), cost["tokens_out"].as_i64()) else {
+        let (Some(before), Some(after)) = (cost["bytes_in"].as_i64(), cost["bytes_out"].as_i64()) else {
             continue;
         };
         let saved = 100 - (after * 100 + before - 1) / before;
@@ -159,30 +160,45 @@ fn table(tools: &Value) -> String {
 
 #[test]
 fn the_packs_beside_the_default_ones_hold_and_their_readmes_measure_them() {
-    let home = home_of(&["github", "kubernetes"]);
+    let packs = ["github", "kubernetes", "ombi"];
+    let home = home_of(&packs);
     let data = tempfile::tempdir().unwrap();
     let (code, out, err) = run(&home, data.path(), &["check", "--strict"]);
-    assert_eq!((code, out.contains("27 tools of 2 upstreams")), (0, true), "{out}{err}");
+    assert_eq!((code, out.contains("58 tools of 3 upstreams")), (0, true), "{out}{err}");
     let (code, out, _) = run(&home, data.path(), &["test", "--coverage"]);
     let bad: Vec<&str> = out.lines().filter(|l| !l.starts_with("ok ")).collect();
     assert_eq!(code, 0, "{bad:?}");
     assert!(!out.contains("planted"), "a value that may be a secret came out");
-    for pack in ["github", "kubernetes"] {
+    for pack in packs {
         assert!(!out.contains(&format!("not reached: scripts/{pack}/")), "{bad:?}");
     }
-    // The objects of the other one's cases are made up and small: they measure nothing.
-    let pack = "github";
     let (_, json, _) = run(&home, data.path(), &["tools", "--cost", "--json"]);
-    let mut tools: Value = serde_json::from_str(&json).unwrap();
-    tools["tools"].as_array_mut().unwrap().retain(|t| t["upstream"] == pack);
-    let path = crate::support::root().join("scripts").join(pack).join("README.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (head, rest) = text.split_once("<!-- cost -->").unwrap();
-    let tail = rest.split_once("<!-- /cost -->").map_or(rest, |(_, tail)| tail);
-    let made = format!("{head}<!-- cost -->\n\n{}\n<!-- /cost -->{tail}", table(&tools));
-    if std::env::var_os("DOCENT_UPDATE").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    } else {
-        assert_eq!(text, made, "DOCENT_UPDATE=1 renews it");
+    let tools: Value = serde_json::from_str(&json).unwrap();
+    for pack in packs {
+        let own: Vec<&Value> =
+            tools["tools"].as_array().unwrap().iter().filter(|t| t["upstream"] == pack).collect();
+        let without: Vec<&Value> = own.iter().filter(|t| t["cost"].is_null()).map(|t| &t["id"]).collect();
+        // Ombi answers it with nothing, which measures nothing.
+        assert!(
+            without.iter().all(|id| *id == "ombi.write_user_preferences"),
+            "no case measures {without:?}"
+        );
+        let path = crate::support::root().join("scripts").join(pack).join("README.md");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (head, rest) = text.split_once("<!-- cost -->").unwrap();
+        let tail = rest.split_once("<!-- /cost -->").map_or(rest, |(_, tail)| tail);
+        let made = format!("{head}<!-- cost -->\n\n{}\n<!-- /cost -->{tail}", table(own.into_iter()));
+        if std::env::var_os("DOCENT_UPDATE").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        } else {
+            assert_eq!(text, made, "DOCENT_UPDATE=1 renews it");
+        }
     }
+    // What describes a tool tells the same.
+    let (_, told, _) = run(&home, data.path(), &["describe", "ombi.read_requests", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert!(
+        told["measured"]["bytes_in"].as_i64().unwrap() > told["measured"]["bytes_out"].as_i64().unwrap(),
+        "{told}"
+    );
 }

@@ -58,7 +58,7 @@ pub(crate) fn home_of(packs: &[&str]) -> TestHome {
 }
 
 /// Every tool of a home's packs by its id, compiled.
-async fn compiled(home: &Path) -> BTreeMap<String, Projection> {
+pub(crate) async fn compiled(home: &Path) -> BTreeMap<String, Projection> {
     let resolver = Resolver::new(|r| match r {
         Reference::Env("GITHUB_TOKEN" | "OMBI_API_KEY") => Some("key".to_owned()),
         Reference::Env("OMBI_URL" | "KUBERNETES_URL") => Some("http://127.0.0.1:1".to_owned()),
