@@ -30,5 +30,6 @@ mod tests;
 pub use api::{Filters, Hit, Query, Results, Signal};
 pub use index::ToolIndex;
 pub use ranking::Ranking;
+pub use renew::Earlier;
 pub use saved::NotAnIndex;
 pub use usage::{Lesson, UsageRecord, UsageView};

@@ -54,7 +54,8 @@ impl Names {
             names.push((digest(&tool.name.to_lowercase()), Kind::Name, *no));
             names.push((digest(&squash(&tool.name)), Kind::Squashed, *no));
         }
-        names.sort_unstable();
+        // Stable, since it makes use of runs: the names of a changed catalog are nearly in order.
+        names.sort();
         names.dedup();
         Self(names)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::ranking::FIELDS;
+use super::ranking::{FIELDS, GIST_PARTS};
 use super::text;
 use crate::catalog::Tool;
 use crate::json;
@@ -85,11 +85,15 @@ pub(super) fn head(tool: &Tool) -> &str {
     text.split_once(['\n']).map_or(text, |(first, _)| first).split(". ").next().unwrap_or(text)
 }
 
-/// The words that stand for the whole tool in the semantic signal: its name and what it says first.
-pub(super) fn gist(tool: &Tool) -> Vec<String> {
+/// The words that stand for the whole tool in the semantic signal, in the order of [`super::ranking::GIST_NAMES`]: where it
+/// belongs, what it is called and what it says first.
+pub(super) fn gist(tool: &Tool) -> [Vec<String>; GIST_PARTS] {
     let text = json::cut(&tool.description, HEAD_BYTES);
     let first = text.split(". ").next().filter(|t| !t.is_empty()).or(tool.title.as_deref()).unwrap_or("");
-    [tool.name.as_ref(), first].into_iter().flat_map(text::chunks).flat_map(text::split).collect()
+    let hints = tool.search_hints.split_whitespace().filter(|h| !METHODS.contains(h) && !h.contains('/'));
+    let words = |text: &str| text::chunks(text).flat_map(text::split).collect::<Vec<_>>();
+    let upstream = std::iter::once(tool.upstream.as_str()).chain(hints).flat_map(words);
+    [upstream.collect(), words(&tool.name), words(first)]
 }
 
 fn push(text: &mut String, more: &str) {

@@ -38,7 +38,7 @@ pub(super) struct Facts {
 /// The search index of one generation. Immutable; its answers depend only on the tools in the asker's set.
 #[derive(Debug)]
 pub struct ToolIndex {
-    pub(super) ranking: Ranking,
+    pub(super) ranking: Arc<Ranking>,
     pub(super) dictionary: Dictionary,
     pub(super) terms: Postings,
     pub(super) trigrams: trigram::Trigrams,
@@ -71,14 +71,14 @@ impl ToolIndex {
         for (doc, tool) in (0u32..).zip(tools) {
             let texts = fields::texts(tool);
             builder.tool(doc, &texts, &mut analyzer);
-            vectors.push(Table::shipped().embed(&fields::gist(tool)));
+            vectors.push(Table::shipped().embed_parts(&fields::gist(tool), &ranking.gist));
             let tables = (&mut upstreams, &mut categories);
             facts.push(facts_of(tool, None, tables, &verbs, &mut analyzer));
         }
         let (dictionary, renumber) = Dictionary::build(&builder.terms);
         let kin = Kin::new(&upstreams, &dictionary, &mut analyzer);
         Self {
-            ranking: ranking.clone(),
+            ranking: Arc::new(ranking.clone()),
             terms: Postings::build(&builder.entries, &renumber),
             dictionary,
             trigrams: builder.trigrams.build(),
@@ -147,27 +147,42 @@ pub(super) fn facts_of(
 /// A digest of everything that the index reads of a tool.
 pub(super) type Fingerprint = [u8; 16];
 
+/// Everything that the index reads of a tool, in an order that tells one thing from another.
+fn read_of(tool: &Tool) -> impl Iterator<Item = &str> {
+    let title = |text: Option<&'_ str>| if text.is_some() { "+" } else { "-" };
+    let (own, hinted) = (tool.title.as_deref(), tool.annotations.title.as_deref());
+    let texts = [
+        tool.id.as_str(),
+        tool.upstream.as_str(),
+        &tool.wire_name,
+        &tool.name,
+        &tool.description,
+        title(own),
+        own.unwrap_or(""),
+        title(hinted),
+        hinted.unwrap_or(""),
+        tool.input_schema.as_str(),
+        &tool.category,
+        &tool.search_hints,
+        if tool.annotations.is_read_only() { "read only" } else { "" },
+        if tool.deprecated.is_some() { "deprecated" } else { "" },
+    ];
+    texts.into_iter().chain(tool.tags.iter().map(AsRef::as_ref))
+}
+
+/// Whether two tools give equal entries.
+pub(super) fn read_alike(a: &Tool, b: &Tool) -> bool {
+    read_of(a).eq(read_of(b))
+}
+
 /// Equal fingerprints, equal entries. The parts are laid in one row first: hashing them one by one costs twice as
-/// much, and all tools are hashed whenever one changes.
+/// much, and all tools are hashed whenever a saved index is opened.
 pub(super) fn fingerprint(tool: &Tool, row: &mut Vec<u8>) -> Fingerprint {
     row.clear();
-    let mut part = |text: &str| {
+    for text in read_of(tool) {
         row.extend(number(text.len()).to_le_bytes());
         row.extend(text.as_bytes());
-    };
-    for text in [tool.id.as_str(), tool.upstream.as_str(), &tool.wire_name, &tool.name, &tool.description] {
-        part(text);
     }
-    for title in [tool.title.as_deref(), tool.annotations.title.as_deref()] {
-        part(if title.is_some() { "+" } else { "-" });
-        part(title.unwrap_or(""));
-    }
-    for text in [tool.input_schema.as_str(), &tool.category, &tool.search_hints] {
-        part(text);
-    }
-    tool.tags.iter().for_each(|tag| part(tag));
-    part(if tool.annotations.is_read_only() { "read only" } else { "" });
-    part(if tool.deprecated.is_some() { "deprecated" } else { "" });
     let mut out = Fingerprint::default();
     blake3::Hasher::new().update(row).finalize_xof().fill(&mut out);
     out

@@ -81,6 +81,17 @@ impl Postings {
         some
     }
 
+    /// Adds the list of the next term as it is. An empty list is not added: `false`.
+    pub(super) fn append_whole(&mut self, list: List<'_>) -> bool {
+        if list.docs.is_empty() {
+            return false;
+        }
+        self.docs.extend_from_slice(list.docs);
+        self.impacts.extend_from_slice(list.impacts);
+        self.starts.push(number(self.docs.len()));
+        true
+    }
+
     /// How many entries there are in all lists.
     pub(super) fn entries(&self) -> usize {
         self.docs.len()

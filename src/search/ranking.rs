@@ -17,6 +17,10 @@ pub(super) const FIELDS: usize = 8;
 /// Their names in `[fields]` and `[lengths]`, in the order of their numbers.
 pub(super) const FIELD_NAMES: [&str; FIELDS] =
     ["name", "title", "description", "parameters", "parameter_texts", "upstream", "tags", "path"];
+/// Parts of a tool whose words stand for it in the semantic signal.
+pub(super) const GIST_PARTS: usize = 3;
+/// Their names in `[gist]`.
+pub(super) const GIST_NAMES: [&str; GIST_PARTS] = ["upstream", "name", "text"];
 /// The six signals of seed 004, in the order of [`Ranking::signals`].
 pub(super) const SIGNAL_NAMES: [&str; 6] =
     ["lexical", "semantic", "graph", "permission", "freshness", "usage"];
@@ -36,6 +40,8 @@ pub struct Ranking {
     pub(super) trigram_k1: f32,
     pub(super) trigram_b: f32,
     pub(super) trigram_length: f32,
+    /// How much each part's words count in a tool's meaning.
+    pub(super) gist: [f32; GIST_PARTS],
     pub(super) query: QueryWeights,
     pub(super) lexical: LexicalWeights,
     /// Public weights of the six signals.
@@ -125,7 +131,7 @@ impl Ranking {
 
     /// Everything that the stored numbers of an index depend on, as bytes: equal bytes, equal numbers.
     pub(super) fn stored(&self) -> Vec<u8> {
-        let weights = self.fields.iter().chain(&self.lengths).chain(&self.length_pull).chain([
+        let weights = self.fields.iter().chain(&self.lengths).chain(&self.length_pull).chain(&self.gist).chain([
             &self.k1,
             &self.trigram_k1,
             &self.trigram_b,
@@ -154,6 +160,9 @@ impl Ranking {
             weight(&mut s, "trigram_k1", &mut self.trigram_k1);
             weight(&mut s, "trigram_b", &mut self.trigram_b);
             weight(&mut s, "trigram_length", &mut self.trigram_length);
+        }
+        if let Some(mut s) = root.section("gist") {
+            GIST_NAMES.iter().zip(&mut self.gist).for_each(|(name, value)| weight(&mut s, name, value));
         }
         if let Some(mut s) = root.section("query") {
             weight(&mut s, "repeat_power", &mut self.query.repeat_power);

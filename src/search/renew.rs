@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::Kin;
-use super::index::{Builder, Fingerprint, ToolIndex, facts_of, fingerprints};
+use super::index::{Builder, Fingerprint, ToolIndex, facts_of, fingerprint, fingerprints, read_alike};
 use super::num::{index, number};
 use super::postings::{Dictionary, Postings};
 use super::ranking::Ranking;
@@ -17,8 +17,20 @@ use super::verbs::Verbs;
 use super::{exact::Names, fields};
 use crate::catalog::{Catalog, Tool};
 
-/// The number of a tool that is not there any more.
+/// The number of a tool that is not there any more, or was not there before.
 const GONE: u32 = u32::MAX;
+/// Tools that fell out up to which each list is asked whether it has one of them; past that every entry is looked at.
+const FEW_GONE: usize = 8;
+
+/// What there was before a catalog changed.
+#[derive(Debug)]
+pub struct Earlier<'a> {
+    /// Its index.
+    pub index: Arc<ToolIndex>,
+    /// The catalog that the index was made of, where it is still there: tools are compared with it then and need
+    /// not be hashed.
+    pub catalog: Option<&'a Catalog>,
+}
 
 /// Where the key of a merged list stands.
 #[derive(Debug, Clone, Copy)]
@@ -27,85 +39,150 @@ enum Key {
     New(usize),
 }
 
-impl ToolIndex {
-    /// The index of a catalog, made over the one before it where that is cheaper: the same index where nothing
-    /// changed, a merged one where most tools stayed.
-    pub fn over(before: Option<Arc<Self>>, catalog: &Catalog, ranking: &Ranking) -> Arc<Self> {
-        let tools = catalog.tools();
-        let Some(before) = before.filter(|b| b.ranking.stored() == ranking.stored()) else {
-            return Arc::new(Self::build(catalog, ranking));
-        };
-        let now = fingerprints(tools);
-        if now == before.fingerprints && before.ranking == *ranking {
-            return before;
+/// Which of the tools before each tool is.
+#[derive(Default)]
+struct Kept {
+    prints: Vec<Fingerprint>,
+    /// Its number before, [`GONE`] for a tool that is new or not the same.
+    was: Vec<u32>,
+}
+
+impl Kept {
+    fn of(before: &Earlier<'_>, tools: &[Tool]) -> Self {
+        let known = before.catalog.map(Catalog::tools).filter(|known| known.len() == before.index.len());
+        match known {
+            Some(known) => Self::compared(&before.index.fingerprints, known, tools),
+            None => Self::hashed(&before.index.fingerprints, tools),
         }
-        let old: HashMap<Fingerprint, u32> = before.fingerprints.iter().copied().zip(0..).collect();
-        let kept = now.iter().filter(|f| old.contains_key(*f)).count();
-        if kept * 2 < tools.len() {
-            return Arc::new(Self::build(catalog, ranking));
+    }
+
+    /// By the tools themselves, both in the order of their ids.
+    fn compared(prints: &[Fingerprint], known: &[Tool], tools: &[Tool]) -> Self {
+        let (mut out, mut row, mut at) = (Self::default(), Vec::new(), 0);
+        for tool in tools {
+            while known.get(at).is_some_and(|k| k.id < tool.id) {
+                at += 1;
+            }
+            let same = known.get(at).filter(|k| read_alike(k, tool)).and_then(|_| prints.get(at));
+            out.was.push(if same.is_some() { number(at) } else { GONE });
+            out.prints.push(same.copied().unwrap_or_else(|| fingerprint(tool, &mut row)));
         }
-        Arc::new(merged(&before, &old, tools, now, ranking))
+        out
+    }
+
+    /// By their fingerprints.
+    fn hashed(prints: &[Fingerprint], tools: &[Tool]) -> Self {
+        let old: HashMap<&Fingerprint, u32> = prints.iter().zip(0..).collect();
+        let prints = fingerprints(tools);
+        let was = prints.iter().map(|print| old.get(print).copied().unwrap_or(GONE)).collect();
+        Self { prints, was }
+    }
+
+    fn count(&self) -> usize {
+        self.was.iter().filter(|was| **was != GONE).count()
     }
 }
 
-fn merged(
-    before: &ToolIndex,
-    old: &HashMap<Fingerprint, u32>,
-    tools: &[Tool],
-    now: Vec<Fingerprint>,
-    ranking: &Ranking,
-) -> ToolIndex {
+/// The new numbers of the tools before.
+struct Moves {
+    to: Vec<u32>,
+    /// Those that are gone, where every other one has the number it had and few are gone.
+    few_gone: Option<Vec<u32>>,
+}
+
+impl Moves {
+    fn of(kept: &Kept, before: usize) -> Self {
+        let mut to = vec![GONE; before];
+        for (no, was) in (0u32..).zip(&kept.was) {
+            if let Some(slot) = to.get_mut(index(*was)) {
+                *slot = no;
+            }
+        }
+        let in_place = (0u32..).zip(&to).all(|(was, now)| *now == was || *now == GONE);
+        let gone = || (0u32..).zip(&to).filter(|(_, now)| **now == GONE).map(|(was, _)| was);
+        let few_gone = (in_place && gone().nth(FEW_GONE).is_none()).then(|| gone().collect());
+        Self { to, few_gone }
+    }
+
+    fn get(&self, was: u32) -> Option<u32> {
+        self.to.get(index(was)).copied().filter(|now| *now != GONE)
+    }
+
+    /// Whether a list stays as it is.
+    fn leave(&self, docs: &[u32]) -> bool {
+        self.few_gone.as_ref().is_some_and(|gone| gone.iter().all(|doc| docs.binary_search(doc).is_err()))
+    }
+}
+
+impl ToolIndex {
+    /// The index of a catalog, made over the one before it where that is cheaper: the same index where nothing
+    /// changed, a merged one where most tools stayed.
+    pub fn over(before: Option<Earlier<'_>>, catalog: &Catalog, ranking: &Ranking) -> Arc<Self> {
+        let tools = catalog.tools();
+        let Some(before) = before.filter(|b| b.index.ranking.stored() == ranking.stored()) else {
+            return Arc::new(Self::build(catalog, ranking));
+        };
+        let kept = Kept::of(&before, tools);
+        let same_ranking = *before.index.ranking == *ranking;
+        if same_ranking && kept.prints == before.index.fingerprints {
+            return before.index;
+        }
+        if kept.count() * 2 < tools.len() {
+            return Arc::new(Self::build(catalog, ranking));
+        }
+        let ranking = if same_ranking { Arc::clone(&before.index.ranking) } else { Arc::new(ranking.clone()) };
+        Arc::new(merged(&before.index, kept, tools, ranking))
+    }
+}
+
+fn merged(before: &ToolIndex, kept: Kept, tools: &[Tool], ranking: Arc<Ranking>) -> ToolIndex {
     let mut analyzer = Analyzer::new();
-    let verbs = Verbs::new(ranking, &mut analyzer);
-    let mut builder = Builder::new(ranking);
-    let mut moved = vec![GONE; before.len()];
+    let verbs = Verbs::new(&ranking, &mut analyzer);
+    let mut builder = Builder::new(&ranking);
+    let moves = Moves::of(&kept, before.len());
     let (mut upstreams, mut categories) = (HashMap::new(), HashMap::new());
     let (mut facts, mut vectors) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
     let mut fresh = Vec::new();
-    for ((no, tool), print) in (0u32..).zip(tools).zip(&now) {
-        let known = old.get(print).copied();
-        let from =
-            known.and_then(|was| Some((before.facts.get(index(was))?, before.vectors.get(index(was))?)));
+    for ((no, tool), was) in (0u32..).zip(tools).zip(&kept.was) {
+        let at = index(*was);
+        let from = before.facts.get(at).zip(before.vectors.get(at));
         let (stays, vector) = if let Some((facts, vector)) = from {
-            if let Some(slot) = known.and_then(|was| moved.get_mut(index(was))) {
-                *slot = no;
-            }
             (Some(*facts), *vector)
         } else {
             builder.tool(no, &fields::texts(tool), &mut analyzer);
             fresh.push((no, tool));
-            (None, Table::shipped().embed(&fields::gist(tool)))
+            (None, Table::shipped().embed_parts(&fields::gist(tool), &ranking.gist))
         };
         vectors.push(vector);
         facts.push(facts_of(tool, stays, (&mut upstreams, &mut categories), &verbs, &mut analyzer));
     }
-    let (dictionary, terms) = with_terms(before, &builder, &moved);
-    let trigrams = before.trigrams.with(&builder.trigrams.build(), &moved);
+    let (dictionary, terms) = with_terms(before, &builder, &moves);
+    let trigrams = before.trigrams.with(&builder.trigrams.build(), &moves);
     let kin = Kin::new(&upstreams, &dictionary, &mut analyzer);
     ToolIndex {
-        ranking: ranking.clone(),
         dictionary,
         terms,
         trigrams,
         facts,
         vectors,
-        fingerprints: now,
-        names: before.names.with(&fresh, &moved),
+        fingerprints: kept.prints,
+        names: before.names.with(&fresh, &moves),
         verbs,
         kin,
         upstreams,
         categories,
         stop_words: ranking.stop_words.iter().cloned().collect(),
         stop_stems: ranking.stop_words.iter().map(|w| analyzer.stem(w)).collect(),
+        ranking,
     }
 }
 
-fn with_terms(before: &ToolIndex, builder: &Builder<'_>, moved: &[u32]) -> (Dictionary, Postings) {
+fn with_terms(before: &ToolIndex, builder: &Builder<'_>, moves: &Moves) -> (Dictionary, Postings) {
     let (added, renumber) = Dictionary::build(&builder.terms);
     let new = Postings::build(&builder.entries, &renumber);
     let (old_terms, old) = (&before.dictionary, &before.terms);
     let order = |a: usize, b: usize| old_terms.term(a).cmp(added.term(b));
-    let (lists, keys) = merge((old, old_terms.len()), (&new, added.len()), moved, order);
+    let (lists, keys) = merge((old, old_terms.len()), (&new, added.len()), moves, order);
     let term = |key: &Key| match *key {
         Key::Old(at) => old_terms.term(at),
         Key::New(at) => added.term(at),
@@ -118,7 +195,7 @@ fn with_terms(before: &ToolIndex, builder: &Builder<'_>, moved: &[u32]) -> (Dict
 fn merge(
     (old, old_keys): (&Postings, usize),
     (new, new_keys): (&Postings, usize),
-    moved: &[u32],
+    moves: &Moves,
     order: impl Fn(usize, usize) -> Ordering,
 ) -> (Postings, Vec<Key>) {
     let mut out = Postings::empty(old.entries() + new.entries());
@@ -131,10 +208,11 @@ fn merge(
             (true, false) => Ordering::Less,
             _ => Ordering::Greater,
         };
-        let moved = |doc: u32| moved.get(index(doc)).copied().filter(|now| *now != GONE);
-        // Nearly all keys have old documents only: those go straight into the new lists.
+        // Nearly all keys have old documents only: those go straight into the new lists, most of them whole.
         if next == Ordering::Less {
-            if out.append(old.list(number(a)), moved) {
+            let was = old.list(number(a));
+            let some = if moves.leave(was.docs) { out.append_whole(was) } else { out.append(was, |d| moves.get(d)) };
+            if some {
                 keys.push(Key::Old(a));
             }
             a += 1;
@@ -144,7 +222,7 @@ fn merge(
         list.clear();
         if next == Ordering::Equal {
             let was = old.list(number(a));
-            list.extend(was.stored().filter_map(|(doc, impact)| Some((moved(doc)?, impact))));
+            list.extend(was.stored().filter_map(|(doc, impact)| Some((moves.get(doc)?, impact))));
             a += 1;
         }
         let stays = list.len();
@@ -163,11 +241,11 @@ fn merge(
 
 impl super::trigram::Trigrams {
     /// These with others' lists, under the tools' new numbers.
-    fn with(&self, added: &Self, moved: &[u32]) -> Self {
+    fn with(&self, added: &Self, moves: &Moves) -> Self {
         let gram = |of: &Self, at: usize| of.grams.get(at).copied().unwrap_or_default();
         let order = |a: usize, b: usize| gram(self, a).cmp(&gram(added, b));
         let (postings, keys) =
-            merge((&self.postings, self.grams.len()), (&added.postings, added.grams.len()), moved, order);
+            merge((&self.postings, self.grams.len()), (&added.postings, added.grams.len()), moves, order);
         let grams = keys.iter().map(|key| match *key {
             Key::Old(at) => gram(self, at),
             Key::New(at) => gram(added, at),
@@ -178,10 +256,9 @@ impl super::trigram::Trigrams {
 
 impl Names {
     /// These under the tools' new numbers, with the names of tools that are new.
-    fn with(&self, fresh: &[(u32, &Tool)], moved: &[u32]) -> Self {
+    fn with(&self, fresh: &[(u32, &Tool)], moves: &Moves) -> Self {
         let stays = self.entries().filter_map(|(digest, kind, no)| {
-            let no = moved.get(index(no)).copied().filter(|no| *no != GONE)?;
-            Some((digest, kind, no))
+            Some((digest, kind, moves.get(no)?))
         });
         Self::of(stays.collect(), fresh)
     }

@@ -150,22 +150,22 @@ struct In<'a>(&'a [u8]);
 
 impl<'a> In<'a> {
     fn read(mut self, ranking: &Ranking) -> Option<ToolIndex> {
-        let fingerprints: Vec<Fingerprint> = self.each()?;
+        let fingerprints: Vec<Fingerprint> = self.each(|print| print)?;
         let dictionary = self.dictionary()?;
         let terms = self.postings()?;
-        let grams = self.each()?.into_iter().map(u64::from_le_bytes).collect();
+        let grams = self.each(u64::from_le_bytes)?;
         let trigrams = Trigrams { grams, postings: self.postings()? };
-        let facts: Vec<Facts> = self.each()?.into_iter().map(facts_from).collect::<Option<_>>()?;
+        let facts: Vec<Facts> = self.each(facts_from)?.into_iter().collect::<Option<_>>()?;
         let vectors: Vec<Vector> =
-            self.each::<DIMENSIONS>()?.into_iter().map(|v| v.map(|b| i8::from_le_bytes([b]))).collect();
+            self.each(|v: [u8; DIMENSIONS]| v.map(|byte| i8::from_le_bytes([byte])))?;
         let (upstreams, categories) = (self.names()?, self.names()?);
-        let names = self.each()?.into_iter().map(name_from).collect::<Option<_>>()?;
+        let names = self.each(name_from)?.into_iter().collect::<Option<_>>()?;
         if !self.0.is_empty() || vectors.len() != facts.len() || fingerprints.len() != facts.len() {
             return None;
         }
         let mut analyzer = Analyzer::new();
         Some(ToolIndex {
-            ranking: ranking.clone(),
+            ranking: Arc::new(ranking.clone()),
             kin: Kin::new(&upstreams, &dictionary, &mut analyzer),
             verbs: Verbs::new(ranking, &mut analyzer),
             stop_words: ranking.stop_words.iter().cloned().collect(),
@@ -195,14 +195,14 @@ impl<'a> In<'a> {
         Some(bytes)
     }
 
-    /// A section of parts of equal size.
-    fn each<const N: usize>(&mut self) -> Option<Vec<[u8; N]>> {
+    /// A section of parts of equal size, each read by `part`.
+    fn each<const N: usize, T>(&mut self, part: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
         let (parts, rest) = self.bytes()?.as_chunks::<N>();
-        rest.is_empty().then(|| parts.to_vec())
+        rest.is_empty().then(|| parts.iter().map(|bytes| part(*bytes)).collect())
     }
 
     fn words(&mut self) -> Option<Vec<u32>> {
-        Some(self.each()?.into_iter().map(u32::from_le_bytes).collect())
+        self.each(u32::from_le_bytes)
     }
 
     fn text(&mut self) -> Option<&'a str> {
@@ -216,7 +216,7 @@ impl<'a> In<'a> {
 
     fn postings(&mut self) -> Option<Postings> {
         let (starts, docs) = (self.words()?, self.words()?);
-        let impacts = self.each()?.into_iter().map(u16::from_le_bytes).collect();
+        let impacts = self.each(u16::from_le_bytes)?;
         Some(Postings::from_parts(starts, docs, impacts))
     }
 

@@ -60,9 +60,16 @@ impl Table {
 
     /// The vector of a text's folded words.
     pub(super) fn embed(&self, words: &[String]) -> Vector {
+        self.embed_parts(&[words], &[1.0])
+    }
+
+    /// The vector of several texts in one, each with its weight.
+    pub(super) fn embed_parts<W: AsRef<[String]>>(&self, parts: &[W], weights: &[f32]) -> Vector {
         let mut sum = [0.0f32; DIMENSIONS];
-        for word in words {
-            self.add_word(word, &mut sum);
+        for (part, weight) in parts.iter().zip(weights) {
+            for word in part.as_ref() {
+                self.add_word(word, *weight, &mut sum);
+            }
         }
         let norm = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if norm <= f32::MIN_POSITIVE {
@@ -72,7 +79,7 @@ impl Table {
     }
 
     /// `WordPiece`: the longest known beginning, then the longest known continuation, and so on.
-    fn add_word(&self, word: &str, sum: &mut [f32; DIMENSIONS]) {
+    fn add_word(&self, word: &str, weight: f32, sum: &mut [f32; DIMENSIONS]) {
         let mut rest = word;
         let mut piece = String::with_capacity(word.len() + 2);
         while !rest.is_empty() {
@@ -85,13 +92,13 @@ impl Table {
                 Some((end, self.pieces.find(&piece)?))
             });
             let Some((end, no)) = found else { return };
-            self.add_row(index(no), sum);
+            self.add_row(index(no), weight, sum);
             rest = rest.get(end..).unwrap_or("");
         }
     }
 
-    fn add_row(&self, no: usize, sum: &mut [f32; DIMENSIONS]) {
-        let scale = self.scales.get(no).copied().unwrap_or(0.0);
+    fn add_row(&self, no: usize, weight: f32, sum: &mut [f32; DIMENSIONS]) {
+        let scale = self.scales.get(no).copied().unwrap_or(0.0) * weight;
         let row = self.rows.get(no * DIMENSIONS..(no + 1) * DIMENSIONS).unwrap_or(&[]);
         for (total, byte) in sum.iter_mut().zip(row) {
             *total += f32::from(i8::from_le_bytes([*byte])) * scale;

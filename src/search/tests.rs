@@ -11,7 +11,7 @@ use tantivy::{Index, TantivyDocument, Term};
 
 use super::num;
 use super::text::{Analyzer, chunks};
-use super::{Filters, Hit, Lesson, Query, Ranking, Results, ToolIndex, UsageRecord, UsageView};
+use super::{Earlier, Filters, Hit, Lesson, Query, Ranking, Results, ToolIndex, UsageRecord, UsageView};
 use crate::catalog::{Catalog, CatalogBuilder, Tool, ToolSet};
 use crate::diagnostic::{Diagnostics, SourceFile};
 use crate::id::{ToolId, ToolNo, UpstreamId};
@@ -160,17 +160,24 @@ proptest! {
     fn a_changed_catalog_over_the_old_index_is_as_built_anew(all in tools(), gone in any::<u64>(), changed in any::<u64>()) {
         let hit = |mask: u64, at: usize| mask >> (at % 64) & 1 == 1 && at.is_multiple_of(3);
         let before = catalog(all.iter().enumerate().filter(|(i, _)| !hit(changed, i + 1)).map(|(_, t)| t.clone()));
-        let after = catalog(all.iter().enumerate().filter(|(i, _)| !hit(gone, *i)).map(|(i, t)| {
+        let anew = |i: usize, t: &Tool| {
             let mut tool = t.clone();
             if hit(changed, i) {
                 tool.description = format!("{} anew{i}", t.description).into();
                 tool.category = "moved".into();
             }
             tool
-        }));
+        };
+        let moved = catalog(all.iter().enumerate().filter(|(i, _)| !hit(gone, *i)).map(|(i, t)| anew(i, t)));
+        let in_place = catalog(before.tools().iter().enumerate().map(|(i, t)| anew(i, t)));
         let old = Arc::new(ToolIndex::build(&before, &SHIPPED));
-        let merged = ToolIndex::over(Some(old), &after, &SHIPPED);
-        prop_assert_eq!(merged.to_bytes(), ToolIndex::build(&after, &SHIPPED).to_bytes());
+        for after in [moved, in_place] {
+            let as_built = ToolIndex::build(&after, &SHIPPED).to_bytes();
+            for known in [None, Some(&before)] {
+                let earlier = Earlier { index: Arc::clone(&old), catalog: known };
+                prop_assert_eq!(&ToolIndex::over(Some(earlier), &after, &SHIPPED).to_bytes(), &as_built);
+            }
+        }
     }
 
     /// Impacts and order against the plainest reading of BM25F: one loop over tools, terms and fields.
@@ -243,7 +250,10 @@ fn a_saved_index_opens_as_it_was_and_a_damaged_or_foreign_one_does_not() {
         assert_eq!(ask(&again, text, &all, 0, 10).hits, ask(&index, text, &all, 0, 10).hits, "{text}");
     }
     let same = Arc::new(again);
-    assert!(Arc::ptr_eq(&same, &ToolIndex::over(Some(Arc::clone(&same)), &catalog, &SHIPPED)));
+    for known in [None, Some(&catalog)] {
+        let earlier = Earlier { index: Arc::clone(&same), catalog: known };
+        assert!(Arc::ptr_eq(&same, &ToolIndex::over(Some(earlier), &catalog, &SHIPPED)));
+    }
     for at in [0, 7, 40, bytes.len() / 2, bytes.len() - 1] {
         let mut bad = bytes.clone();
         bad[at] ^= 1;

@@ -15,7 +15,7 @@ use crate::limits::CALL_WAIT;
 use crate::policy::{PolicySet, PolicyTables, Shadow};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
-use crate::search::{Ranking, ToolIndex};
+use crate::search::{Earlier, Ranking, ToolIndex};
 use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
 
 use super::digest;
@@ -120,15 +120,15 @@ pub fn build_over(
 }
 
 /// The index that a new one is made over.
-fn earlier(before: Before<'_>, ranking: &Ranking) -> Option<Arc<ToolIndex>> {
+fn earlier<'a>(before: Before<'a>, ranking: &Ranking) -> Option<Earlier<'a>> {
     if let Some(previous) = before.snapshot {
-        return Some(Arc::clone(&previous.index));
+        return Some(Earlier { index: Arc::clone(&previous.index), catalog: Some(&previous.catalog) });
     }
     let opened = ToolIndex::open(before.index?, ranking);
     opened
         .inspect_err(|why| tracing::info!(%why, "the saved search index is not used: it is built anew"))
         .ok()
-        .map(Arc::new)
+        .map(|index| Earlier { index: Arc::new(index), catalog: None })
 }
 
 /// The contracts' hashes as far as they are known from the snapshot before.

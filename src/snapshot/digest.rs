@@ -39,6 +39,7 @@ pub(super) fn of_ranked(catalog: &Catalog, tools: &[Digest], files: &Digest) -> 
     parts.add(files);
     for (tool, shown) in catalog.tools().iter().zip(tools) {
         parts.add(shown);
+        parts.add(tool.upstream.as_str().as_bytes());
         parts.add(tool.name.as_bytes());
         parts.add(tool.category.as_bytes());
         parts.add(tool.search_hints.as_bytes());
