@@ -86,14 +86,14 @@ pub(super) fn head(tool: &Tool) -> &str {
 }
 
 /// The words that stand for the whole tool in the semantic signal, in the order of [`super::ranking::GIST_NAMES`]: where it
-/// belongs, what it is called and what it says first.
-pub(super) fn gist(tool: &Tool) -> [Vec<String>; GIST_PARTS] {
+/// belongs (without `generic` words), what it is called and what it says first.
+pub(super) fn gist(tool: &Tool, generic: &[String]) -> [Vec<String>; GIST_PARTS] {
     let text = json::cut(&tool.description, HEAD_BYTES);
     let first = text.split(". ").next().filter(|t| !t.is_empty()).or(tool.title.as_deref()).unwrap_or("");
     let hints = tool.search_hints.split_whitespace().filter(|h| !METHODS.contains(h) && !h.contains('/'));
     let words = |text: &str| text::chunks(text).flat_map(text::split).collect::<Vec<_>>();
     let upstream = std::iter::once(tool.upstream.as_str()).chain(hints).flat_map(words);
-    [upstream.collect(), words(&tool.name), words(first)]
+    [upstream.filter(|word| !generic.contains(word)).collect(), words(&tool.name), words(first)]
 }
 
 fn push(text: &mut String, more: &str) {
@@ -136,5 +136,7 @@ mod tests {
             "/repos/{owner}/issues",
         ];
         assert_eq!(texts(&tool), expected.map(str::to_owned));
+        let gist = gist(&tool, &["octo".to_owned()]);
+        assert_eq!(gist.map(|words| words.join(" ")), ["github", "list issues", "lists issues"]);
     }
 }

@@ -71,7 +71,7 @@ impl ToolIndex {
         for (doc, tool) in (0u32..).zip(tools) {
             let texts = fields::texts(tool);
             builder.tool(doc, &texts, &mut analyzer);
-            vectors.push(Table::shipped().embed_parts(&fields::gist(tool), &ranking.gist));
+            vectors.push(Table::shipped().embed_parts(&fields::gist(tool, &ranking.generic), &ranking.gist));
             let tables = (&mut upstreams, &mut categories);
             facts.push(facts_of(tool, None, tables, &verbs, &mut analyzer));
         }

@@ -42,6 +42,8 @@ pub struct Ranking {
     pub(super) trigram_length: f32,
     /// How much each part's words count in a tool's meaning.
     pub(super) gist: [f32; GIST_PARTS],
+    /// Words of an upstream's name that are no part of its meaning.
+    pub(super) generic: Vec<String>,
     pub(super) query: QueryWeights,
     pub(super) lexical: LexicalWeights,
     /// Public weights of the six signals.
@@ -131,15 +133,16 @@ impl Ranking {
 
     /// Everything that the stored numbers of an index depend on, as bytes: equal bytes, equal numbers.
     pub(super) fn stored(&self) -> Vec<u8> {
-        let weights = self.fields.iter().chain(&self.lengths).chain(&self.length_pull).chain(&self.gist).chain([
-            &self.k1,
-            &self.trigram_k1,
-            &self.trigram_b,
-            &self.trigram_length,
-        ]);
+        let weights = self
+            .fields
+            .iter()
+            .chain(&self.lengths)
+            .chain(&self.length_pull)
+            .chain(&self.gist)
+            .chain([&self.k1, &self.trigram_k1, &self.trigram_b, &self.trigram_length]);
         let mut out: Vec<u8> = weights.flat_map(|w| w.to_le_bytes()).collect();
-        for class in &self.verbs {
-            out.extend(class.join(" ").bytes());
+        for words in self.verbs.iter().chain([&self.generic]) {
+            out.extend(words.join(" ").bytes());
             out.push(b'\n');
         }
         out
@@ -163,6 +166,9 @@ impl Ranking {
         }
         if let Some(mut s) = root.section("gist") {
             GIST_NAMES.iter().zip(&mut self.gist).for_each(|(name, value)| weight(&mut s, name, value));
+            if s.has("generic") {
+                self.generic = s.plain_strings("generic").iter().flat_map(|line| words(line)).collect();
+            }
         }
         if let Some(mut s) = root.section("query") {
             weight(&mut s, "repeat_power", &mut self.query.repeat_power);

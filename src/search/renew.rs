@@ -130,7 +130,8 @@ impl ToolIndex {
         if kept.count() * 2 < tools.len() {
             return Arc::new(Self::build(catalog, ranking));
         }
-        let ranking = if same_ranking { Arc::clone(&before.index.ranking) } else { Arc::new(ranking.clone()) };
+        let ranking =
+            if same_ranking { Arc::clone(&before.index.ranking) } else { Arc::new(ranking.clone()) };
         Arc::new(merged(&before.index, kept, tools, ranking))
     }
 }
@@ -151,7 +152,7 @@ fn merged(before: &ToolIndex, kept: Kept, tools: &[Tool], ranking: Arc<Ranking>)
         } else {
             builder.tool(no, &fields::texts(tool), &mut analyzer);
             fresh.push((no, tool));
-            (None, Table::shipped().embed_parts(&fields::gist(tool), &ranking.gist))
+            (None, Table::shipped().embed_parts(&fields::gist(tool, &ranking.generic), &ranking.gist))
         };
         vectors.push(vector);
         facts.push(facts_of(tool, stays, (&mut upstreams, &mut categories), &verbs, &mut analyzer));
@@ -211,7 +212,8 @@ fn merge(
         // Nearly all keys have old documents only: those go straight into the new lists, most of them whole.
         if next == Ordering::Less {
             let was = old.list(number(a));
-            let some = if moves.leave(was.docs) { out.append_whole(was) } else { out.append(was, |d| moves.get(d)) };
+            let some =
+                if moves.leave(was.docs) { out.append_whole(was) } else { out.append(was, |d| moves.get(d)) };
             if some {
                 keys.push(Key::Old(a));
             }
@@ -257,9 +259,7 @@ impl super::trigram::Trigrams {
 impl Names {
     /// These under the tools' new numbers, with the names of tools that are new.
     fn with(&self, fresh: &[(u32, &Tool)], moves: &Moves) -> Self {
-        let stays = self.entries().filter_map(|(digest, kind, no)| {
-            Some((digest, kind, moves.get(no)?))
-        });
+        let stays = self.entries().filter_map(|(digest, kind, no)| Some((digest, kind, moves.get(no)?)));
         Self::of(stays.collect(), fresh)
     }
 }
