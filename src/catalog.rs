@@ -16,5 +16,5 @@ pub use contract::{ContractChange, Hash, ToolContract, changes, surface_hash};
 pub use names::wire_name;
 pub use offer::{PromptArgument, PromptEntry, ResourceEntry, SCHEME, of_upstream, upstream_uri};
 pub use set::ToolSet;
-pub use tool::{Availability, Deprecation, Tool, ToolAnnotations};
+pub use tool::{Availability, Deprecation, TaskSupport, Tool, ToolAnnotations};
 pub use uri::{URI_BYTES_MAX, UriTemplate, Variables};

@@ -201,7 +201,9 @@ impl Files {
         announced: Option<u64>,
     ) -> Result<Upload, FileError> {
         let name = media::safe_name(name);
-        let mime = mime.and_then(media::essence).filter(|m| m != media::BINARY);
+        // What clients say of bytes that they know nothing of: a form is none of the types of a file.
+        let is_default = |m: &str| matches!(m, media::BINARY | "application/x-www-form-urlencoded");
+        let mime = mime.and_then(media::essence).filter(|m| !is_default(m));
         let mime = mime.unwrap_or_else(|| media::of_name(&name).to_owned());
         if !limits.takes(&mime) {
             return Err(FileError::Type(mime));
@@ -216,7 +218,7 @@ impl Files {
             return Err(FileError::Full { bytes, files, max: limits.quota_bytes });
         }
         let draft = blobs.draft().await?;
-        Ok(Upload::new(self.clone(), draft, owner, (name, mime), limits.clone()))
+        Ok(Upload::new(self.clone(), draft, owner, (name, mime), limits.clone(), (bytes, files)))
     }
 
     /// Takes bytes that are in memory already.

@@ -39,7 +39,7 @@ pub use agents::{AgentAnswer, AgentCard, AgentDetails, AgentOverview, AgentPage,
 pub use api::{CallAnswer, ListError, Negotiated, Readiness, RequestContext, Surface, ToolEntry, ToolPage};
 pub use ask::{ClientQuestion, ClientReply};
 pub use confirm::{GrantView, PendingView, SettleError, Verdict};
-pub use failure::{cannot_ask, challenge_error};
+pub use failure::{cannot_ask, challenge_error, needs_task};
 pub use files::{FileEntry, file_failure};
 pub use interrogate::NoExplanation;
 pub use jobs::{JOBS_LISTED_MAX, JobAnswer, JobReport};

@@ -192,6 +192,15 @@ pub enum JsonError {
     /// Nested deeper than [`JSON_DEPTH_MAX`].
     #[error("nested deeper than {JSON_DEPTH_MAX} levels")]
     TooDeep,
+    /// A number that would arrive as another one.
+    #[error(
+        "the number {0} has more digits than 64 bits hold and would arrive as another one: give it as a text, or with \
+         fewer digits"
+    )]
+    Inexact(String),
+    /// An object names a member twice: one reader would take the first, another one the last (RFC 8259 §4).
+    #[error("an object has two members of one name")]
+    Repeated,
     /// Not JSON, or not of the expected shape.
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
@@ -204,6 +213,58 @@ pub enum JsonError {
 pub fn parse(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
     let value: Value = parse_as(bytes, max)?;
     if depth_exceeds(&value, JSON_DEPTH_MAX) { Err(JsonError::TooDeep) } else { Ok(value) }
+}
+
+/// A text, bounded already, of what is judged before it is sent on: nothing in it may be read in two ways. Numbers are
+/// exact, and no object names a member twice.
+pub fn parse_exact(text: &str) -> Result<Value, JsonError> {
+    let value = parse_text(text)?;
+    if let Some(number) = inexact_number(text) {
+        return Err(JsonError::Inexact(cut(number, 80).to_owned()));
+    }
+    let (held, colons) = (members(&value), text.bytes().filter(|b| *b == b':').count());
+    // No colon inside of a text, as mostly: then each is a member's, and all of them are looked at together.
+    if colons == held || members_written(text.as_bytes()) == held {
+        Ok(value)
+    } else {
+        Err(JsonError::Repeated)
+    }
+}
+
+/// The same of bytes of which at most `max` are taken.
+pub fn parse_exact_bytes(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
+    if bytes.len() > max {
+        return Err(JsonError::TooLarge { bytes: bytes.len(), max });
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse_exact(text),
+        // For its error.
+        Err(_not_utf8) => parse(bytes, max),
+    }
+}
+
+/// Members that a JSON text writes: each has one colon outside of texts.
+fn members_written(bytes: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quoted = !quoted,
+            b':' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// Members of all objects in a value.
+fn members(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => map.len() + map.values().map(members).sum::<usize>(),
+        Value::Array(items) => items.iter().map(members).sum(),
+        _ => 0,
+    }
 }
 
 /// Parses at most `max` bytes into `T`, which may borrow from them. `serde_json` itself refuses more than 128
@@ -369,6 +430,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_not_taken() {
+        let exact = parse_exact;
+        for text in [
+            r#"{"a":1,"b":{"a":1},"c":[{"a":1},{"a":"x:y"}],"d":"\\\":\""}"#,
+            r#"{"a\":":{}, "b":[]}"#,
+            "[]",
+            r#"":""#,
+        ] {
+            assert!(exact(text).is_ok(), "{text}");
+        }
+        for text in [r#"{"a":1,"a":1}"#, r#"{"x":[{"a":1,"b":2,"\u0061":3}]}"#, r#"{"":0,"":{}}"#] {
+            assert!(matches!(exact(text), Err(JsonError::Repeated)), "{text}");
+        }
+        assert!(
+            matches!(exact(r#"{"n":123456789012345678901}"#), Err(JsonError::Inexact(n)) if n.ends_with("901"))
+        );
+        assert!(matches!(exact("{"), Err(JsonError::Malformed(_))));
+    }
 
     #[test]
     fn numbers_that_would_become_others_are_found_and_nothing_else() {

@@ -89,8 +89,9 @@ pub fn safe_name(name: &str) -> String {
             c => c,
         })
         .collect();
-    let plain = plain.trim().trim_matches('.').trim();
-    let plain = plain.trim_start_matches('-');
+    // At once, since what stands behind one may be another: `-.x` is hidden as well.
+    let blank = |c: char| c.is_whitespace() || c == '.';
+    let plain = plain.trim_end_matches(blank).trim_start_matches(|c| blank(c) || c == '-');
     if plain.is_empty() {
         return "file".to_owned();
     }
@@ -100,7 +101,7 @@ pub fn safe_name(name: &str) -> String {
     // The ending says what it is: it stays.
     let ending = plain.rsplit_once('.').map(|(_, e)| e).filter(|e| e.len() <= 16);
     let room = NAME_BYTES_MAX - ending.map_or(0, |e| e.len() + 1);
-    let head = crate::json::cut(plain, room).trim_end_matches('.');
+    let head = crate::json::cut(plain, room).trim_end_matches(blank);
     ending.map_or_else(|| head.to_owned(), |e| format!("{head}.{e}"))
 }
 
@@ -120,6 +121,8 @@ mod tests {
             ("a\r\nSet-Cookie: x", "a__Set-Cookie_ x"),
             ("\u{202e}gpj.exe", "_gpj.exe"),
             ("-rf", "rf"),
+            ("-.bashrc", "bashrc"),
+            ("- .-.x. .", "x"),
             ("", "file"),
             ("..", "file"),
             ("Übersicht 1.csv", "Übersicht 1.csv"),
@@ -141,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_safe_name_stays_and_is_one_plain_name(name in "\\PC{0,300}") {
+        fn a_safe_name_stays_and_is_one_plain_name(name in "([-. ]{0,4}\\PC{0,300}[-. ]{0,4})") {
             let safe = safe_name(&name);
             prop_assert!(!safe.is_empty() && safe.len() <= NAME_BYTES_MAX);
             prop_assert!(!safe.contains(['/', '\\', '\0', '"', '\n']) && !safe.starts_with(['.', '-']));

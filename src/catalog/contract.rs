@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::tool::{Deprecation, Tool, ToolAnnotations};
+use super::tool::{Deprecation, TaskSupport, Tool, ToolAnnotations};
 use crate::json;
 use crate::schema::{SchemaText, Use, compat, schema_changes};
 
@@ -57,6 +57,10 @@ pub struct ToolContract {
     pub input_schema: Value,
     /// The output schema without its prose, where one is guaranteed.
     pub output_schema: Option<Value>,
+    /// `required` where a direct call is answered with a task only; else it stands nowhere, so that the rows of all
+    /// other tools keep their hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<String>,
 }
 
 impl ToolContract {
@@ -66,6 +70,7 @@ impl ToolContract {
         Self {
             tier: tool.tier.as_deref().map(str::to_owned),
             deprecated: tool.deprecated.as_ref().map(|d: &Deprecation| json!(d)),
+            tasks: tool.tasks.filter(|t| *t == TaskSupport::Required).map(|t| t.as_str().to_owned()),
             ..Self::plain(tool.id.as_str(), &tool.annotations, schemas)
         }
     }
@@ -87,6 +92,7 @@ impl ToolContract {
             deprecated: None,
             input_schema: compat(&input.value()),
             output_schema: output.map(|s| compat(&s.value())),
+            tasks: None,
         }
     }
 
@@ -176,6 +182,14 @@ impl Found {
             let word = |t: &Option<String>| t.as_deref().unwrap_or("none").to_owned();
             let what = format!("the tier that it needs was {}, is {}", word(&old.tier), word(&new.tier));
             self.tell(new.tier.is_some(), id, "tier", what);
+        }
+        if old.tasks != new.tasks {
+            let what = if new.tasks.is_some() {
+                "a direct call is answered with a task only"
+            } else {
+                "a direct call is answered with its result again"
+            };
+            self.tell(new.tasks.is_some(), id, "tasks", what.to_owned());
         }
         if old.deprecated != new.deprecated {
             let what =
@@ -276,6 +290,12 @@ mod tests {
         (reads.read_only, reads.destructive) = (true, false);
         assert!(breaking(&[reads.clone()], &[row(plain.clone())]));
         assert!(!breaking(&[row(plain.clone())], &[reads]));
+        let mut task_only = tool(&plain);
+        task_only.tasks = Some(TaskSupport::Required);
+        let task_only = ToolContract::of(&task_only);
+        assert_ne!(task_only.hash(), row(plain.clone()).hash());
+        assert!(breaking(&[row(plain.clone())], &[task_only.clone()]));
+        assert!(!breaking(&[task_only], &[row(plain.clone())]));
         old_tool.deprecated = Some(json!({"reason": "r", "replacement": "a.c"}));
         assert!(!breaking(&[row(plain.clone())], &[old_tool]));
         assert!(changes(&[row(plain.clone())], &[row(plain)]).is_empty());

@@ -62,6 +62,28 @@ pub enum Availability {
     Unavailable(Arc<str>),
 }
 
+/// Whether a direct call of a tool is answered with a task (MCP 2025-11-25, `execution.taskSupport`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// Never: its result is waited for.
+    Forbidden,
+    /// Where its client takes tasks.
+    Optional,
+    /// Always: it takes longer than anybody should wait on a connection.
+    Required,
+}
+
+impl TaskSupport {
+    /// MCP's word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Forbidden => "forbidden",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// A tool of the catalog.
 #[derive(Debug, Clone)]
 pub struct Tool {
@@ -103,6 +125,9 @@ pub struct Tool {
     pub search_hints: Arc<str>,
     /// Whether a call can work at all.
     pub availability: Availability,
+    /// Whether a direct call is answered with a task. Where nobody said, a client that takes tasks gets one for a call
+    /// that takes long, and no session is offered one.
+    pub tasks: Option<TaskSupport>,
 }
 
 impl Tool {
@@ -132,6 +157,7 @@ impl Tool {
             facts: Arc::default(),
             search_hints: Arc::from(""),
             availability: Availability::default(),
+            tasks: None,
             id,
         }
     }

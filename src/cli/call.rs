@@ -10,7 +10,7 @@ use super::open::{self, Opened, Reach};
 use super::{Context, Failure, Output, failure};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::{CallAnswer, RequestContext, challenge_error};
-use crate::json::{self, Object};
+use crate::json::{self, JsonError, Object};
 use crate::limits;
 use crate::mcp;
 
@@ -64,7 +64,7 @@ pub(super) fn settle(answer: CallAnswer, tool: &str) -> Result<ToolOutcome, Fail
             Err(Failure::failed(format_args!("`{tool}` goes on as the job {}", job.id)))
         }
         CallAnswer::Challenge(challenge) => Ok(ToolOutcome::Failed(challenge_error(&challenge))),
-        CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
+        CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::NeedsTask | CallAnswer::BadState => {
             Err(Failure::failed("the call asks for an answer that the command line cannot give"))
         }
         CallAnswer::UnknownTool => Err(Failure::failed(format_args!(
@@ -113,17 +113,12 @@ pub(super) fn arguments(text: &str) -> Result<Object, Failure> {
             .read_to_end(&mut bytes)
             .map_err(|e| Failure::failed(format_args!("stdin cannot be read: {e}")))?;
     }
-    if let Some(number) = std::str::from_utf8(&bytes).ok().and_then(json::inexact_number) {
-        let number = json::cut(number, 80);
-        return Err(Failure::Usage(format!(
-            "the number {number} has more digits than 64 bits hold: give it as a text, or with fewer digits"
-        )));
-    }
-    match json::parse(&bytes, limits::REQUEST_BODY_BYTES_MAX) {
+    match json::parse_exact_bytes(&bytes, limits::REQUEST_BODY_BYTES_MAX) {
         Ok(Value::Object(arguments)) => Ok(arguments),
         Ok(_) => {
             Err(Failure::Usage("the arguments must be a JSON object, such as '{\"limit\": 5}'".to_owned()))
         }
-        Err(e) => Err(Failure::Usage(format!("the arguments are not JSON: {e}"))),
+        Err(JsonError::Malformed(e)) => Err(Failure::Usage(format!("the arguments are not JSON: {e}"))),
+        Err(e) => Err(Failure::Usage(format!("the arguments cannot be taken: {e}"))),
     }
 }

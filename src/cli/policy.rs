@@ -28,7 +28,7 @@ enum PolicyCommand {
 /// Tells the decision, the rule that made it, and what it read.
 #[derive(Debug, Args)]
 struct Explain {
-    /// The tool's id or name, the resource's address or the prompt's name
+    /// The tool's id or name, the resource's address, the prompt's or the agent's name
     subject: String,
     /// The caller: a table of [callers]
     #[arg(long = "as", value_name = "CALLER")]
@@ -65,8 +65,8 @@ impl Explain {
         let args = self.args.as_deref().map(call::arguments).transpose()?;
         let opened = open::open(context, Reach::Known)?;
         let who = opened.caller(self.caller.as_deref())?;
-        let none = || format!("there is no tool, resource or prompt `{}`", self.subject);
-        let explained = opened.snapshot().explain(&who, &self.subject, args.as_ref());
+        let none = || format!("there is no tool, resource, prompt or agent `{}`", self.subject);
+        let explained = opened.gateway().explain_for(&who, &self.subject, args.as_ref());
         let explained = explained.ok_or_else(|| Failure::failed(format_args!("{}", none())))?;
         if self.json {
             return context.out.json(&explained);

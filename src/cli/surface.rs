@@ -117,7 +117,7 @@ fn compare(older: &Older, mut now: Vec<ToolContract>) -> Vec<ContractChange> {
     let known: BTreeMap<&str, &OlderTool> = older.tools.iter().map(|t| (t.id.as_str(), t)).collect();
     let mut before = Vec::with_capacity(known.len());
     for row in &mut now {
-        row.deprecated = None;
+        (row.deprecated, row.tasks) = (None, None);
         if let Some(tool) = known.get(row.id.as_str()) {
             before.push(ToolContract {
                 tier: tool.tier.clone(),
@@ -138,6 +138,7 @@ fn compare(older: &Older, mut now: Vec<ToolContract>) -> Vec<ContractChange> {
         deprecated: None,
         input_schema: json!({}),
         output_schema: None,
+        tasks: None,
     }));
     changes(&before, &now)
 }

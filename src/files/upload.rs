@@ -18,6 +18,8 @@ pub struct Upload {
     limits: FileLimits,
     hasher: blake3::Hasher,
     size: u64,
+    /// Bytes and files that its owner had when it began.
+    used: (u64, u64),
 }
 
 impl Upload {
@@ -27,9 +29,25 @@ impl Upload {
         owner: &str,
         (name, mime): (String, String),
         limits: FileLimits,
+        used: (u64, u64),
     ) -> Self {
         let owner = owner.to_owned();
-        Self { files, draft, owner, name, mime, limits, hasher: blake3::Hasher::new(), size: 0 }
+        Self { files, draft, owner, name, mime, limits, hasher: blake3::Hasher::new(), size: 0, used }
+    }
+
+    /// Its bytes so far.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether its owner has room for it beside others of `bytes` that are not kept yet either. Asked while it comes
+    /// in, so that no more than the quota ever lies on the disk for one request; what counts is asked at the end.
+    pub fn fits_beside(&self, bytes: u64) -> Result<(), FileError> {
+        let (kept, files) = self.used;
+        if kept.saturating_add(bytes).saturating_add(self.size) > self.limits.quota_bytes {
+            return Err(FileError::Full { bytes: kept, files, max: self.limits.quota_bytes });
+        }
+        Ok(())
     }
 
     /// Takes some bytes.
@@ -38,6 +56,7 @@ impl Upload {
         if self.size > self.limits.max_bytes {
             return Err(FileError::TooLarge { max: self.limits.max_bytes });
         }
+        self.fits_beside(0)?;
         self.hasher.update(bytes);
         self.draft.file.write_all(bytes).await?;
         Ok(())

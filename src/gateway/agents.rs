@@ -19,7 +19,7 @@ use crate::cursor::{Binding, Digest};
 use crate::id::AgentId;
 use crate::json;
 use crate::limits;
-use crate::policy::{AgentDecision, Reason, ScopeChallenge};
+use crate::policy::{AgentDecision, Explanation, Principal, Reason, ScopeChallenge};
 use crate::snapshot::ModelHint;
 
 use super::record::refusal;
@@ -112,6 +112,20 @@ impl Gateway {
             page.agents.push(card);
         }
         Ok(page)
+    }
+
+    /// Why a caller may open an agent or not; nothing where there is none of this name.
+    pub(super) fn explain_agent(&self, who: &Arc<Principal>, name: &str) -> Option<Explanation> {
+        let ctx = RequestContext::new(Arc::clone(who), "explain");
+        let view = View::of(self, &ctx);
+        let (table, _) = self.agent_roster(&view, &ctx);
+        let agent = table.find(name)?;
+        let mut told = view.snapshot.policy.explain_agent(who, &agent.facts);
+        if !view.snapshot.policy.speaks_of_agents() && agent.is_out_of_sight(&view) {
+            (told.decision, told.visible) = ("deny", false);
+            "none of its tools is one that the caller may know of".clone_into(&mut told.reason);
+        }
+        Some(told)
     }
 
     /// Opens an agent by its name, spelled exactly.

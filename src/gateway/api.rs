@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Asking, ToolOutcome};
-use crate::catalog::ToolAnnotations;
+use crate::catalog::{TaskSupport, ToolAnnotations};
 use crate::diagnostic::Diagnostic;
 use crate::id::Generation;
 use crate::jobs::JobView;
@@ -118,6 +118,8 @@ pub struct ToolEntry {
     pub output_schema: Option<SchemaText>,
     /// MCP's hints.
     pub annotations: ToolAnnotations,
+    /// Whether a direct call is answered with a task, where that is to be told.
+    pub tasks: Option<TaskSupport>,
 }
 
 impl ToolEntry {
@@ -125,7 +127,10 @@ impl ToolEntry {
     pub fn bytes(&self) -> usize {
         /// Member names, punctuation and all five annotations.
         const FRAME: usize = 260;
+        /// What is told of tasks.
+        const EXECUTION: usize = 44;
         FRAME
+            + self.tasks.map_or(0, |_| EXECUTION)
             + self.name.len()
             + self.title.as_deref().map_or(0, json::encoded_len)
             + json::encoded_len(&*self.description)
@@ -170,6 +175,8 @@ pub enum CallAnswer {
     Ask(Box<ClientQuestion>),
     /// The tool needs what its client did not declare.
     CannotAsk(Vec<Asking>),
+    /// The tool is answered with a task only, and the client takes none.
+    NeedsTask,
     /// The state that came with an answer is not one that docent sealed for this call.
     BadState,
 }

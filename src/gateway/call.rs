@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::audit::{Dedup, Via};
 use crate::call::{ErrorCode, ToolCall, ToolError, ToolOutcome, ToolResult};
-use crate::catalog::{Availability, Tool};
+use crate::catalog::{Availability, TaskSupport, Tool};
 use crate::id::ToolNo;
 use crate::json::{JsonText, Object, cut};
 use crate::limits::{CALL_WAIT, TASK_WAIT};
@@ -32,9 +33,10 @@ impl Gateway {
         let snapshot = Arc::clone(&view.snapshot);
         let answer = match MetaTool::of(view.server(), &call.tool) {
             // A dispatcher is recorded as what it runs.
-            Some(tool @ (MetaTool::RunTool | MetaTool::RunReadonlyTool)) => {
-                meta::call(self, ctx, view, tool, call.arguments).await
-            }
+            Some(tool @ (MetaTool::RunTool | MetaTool::RunReadonlyTool)) => match dispatched(call) {
+                Ok(arguments) => meta::call(self, ctx, view, tool, arguments).await,
+                Err(e) => e.into(),
+            },
             Some(tool) => {
                 let mut record = self.begin_record(ctx, &view, &call, Via::Direct);
                 record.own(&tool.wire_name(view.server()));
@@ -43,8 +45,9 @@ impl Gateway {
                 answer
             }
             None => {
+                let lacks_task = !ctx.negotiated.tasks && is_task_only(&view, &call);
                 let call = with_key(&view, with_patience(ctx, &view, call));
-                self.call_in(ctx, &view, call, Reentry::default()).await
+                self.call_in(ctx, &view, call, Reentry::direct(lacks_task)).await
             }
         };
         match answer {
@@ -76,6 +79,12 @@ impl Gateway {
             Ok(files) => files,
             Err(e) => return record.refused(e.into()),
         };
+        // Boxed: few homes ask for it.
+        if view.snapshot.policy.asks_ownership()
+            && let Err(e) = Box::pin(self.renew_owned(&view.snapshot)).await
+        {
+            return record.refused(e.into());
+        }
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
         record.decided(&decision);
         if let Some(shadow) = &view.snapshot.shadow {
@@ -143,6 +152,9 @@ impl Gateway {
     ) -> Result<(Permit, Option<Value>), Box<CallAnswer>> {
         if matches!(decision, Decision::Permit(_) | Decision::Confirm(_)) {
             // Nobody is asked about a call that cannot be made.
+            if place.lacks_task() {
+                return Err(Box::new(CallAnswer::NeedsTask));
+            }
             self.ready_to_send(tool, call, files).map_err(|e| Box::new(e.into()))?;
         }
         match decision {
@@ -296,12 +308,40 @@ fn with_patience(ctx: &RequestContext, view: &View, mut call: ToolCall) -> ToolC
     if call.wait != CALL_WAIT {
         return call;
     }
-    let own = view.find(&call.tool).and_then(|(no, _)| view.snapshot.plan(no)?.hints.wait);
+    if is_task_only(view, &call) {
+        call.wait = Duration::ZERO;
+        return call;
+    }
+    let found = view.find(&call.tool);
+    let own = found.and_then(|(no, _)| view.snapshot.plan(no)?.hints.wait);
     call.wait = own.unwrap_or(CALL_WAIT);
-    if ctx.negotiated.tasks {
+    if ctx.negotiated.tasks && found.is_none_or(|(_, t)| t.tasks != Some(TaskSupport::Forbidden)) {
         call.wait = call.wait.min(TASK_WAIT);
     }
     call
+}
+
+/// Whether a call of the wire is of a tool that is answered with a task only. A command is patient by itself.
+fn is_task_only(view: &View, call: &ToolCall) -> bool {
+    call.wait == CALL_WAIT
+        && view.find(&call.tool).is_some_and(|(_, t)| t.tasks == Some(TaskSupport::Required))
+}
+
+/// The arguments of a dispatcher, with what its own `_meta` says of the call that it makes: a key there is no less
+/// meant than one among the arguments.
+fn dispatched(call: ToolCall) -> Result<Object, ToolError> {
+    let mut arguments = call.arguments;
+    if let Some(key) = call.request_key {
+        let given = arguments.entry("request_key").or_insert_with(|| Value::from(key.as_str()));
+        if *given != key.as_str() {
+            let message = "`_meta` and the arguments name two different request keys. Give one of them.";
+            return Err(ToolError::new(ErrorCode::InvalidArgument, message).field("/request_key"));
+        }
+    }
+    if !call.fields.is_empty() {
+        arguments.entry("fields").or_insert_with(|| Value::from(call.fields));
+    }
+    Ok(arguments)
 }
 
 /// A key among the arguments of a tool that has no such argument is the call's: some clients cannot send `_meta`.

@@ -274,6 +274,17 @@ pub fn cannot_ask(missing: &[Asking]) -> ToolError {
     )
 }
 
+/// A tool that is answered with a task, called by a client that takes none.
+pub fn needs_task(server: &str) -> ToolError {
+    ToolError::new(
+        ErrorCode::UnsupportedCapability,
+        format!(
+            "This tool takes long and is answered with a task, which this client does not take. Run it with \
+             {server}_run_tool: that gives a job_id, and {server}_job_status its result."
+        ),
+    )
+}
+
 /// An equal call asks the client that made it.
 pub(super) fn asks_another() -> ToolError {
     let message = "An equal call, made by another client, waits for that client's answer. Make the call again once it is given.";

@@ -10,11 +10,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::call::{ErrorCode, ToolError, ToolOutcome, ToolResult};
+use crate::catalog::TaskSupport;
 use crate::clock::rfc3339;
-use crate::jobs::{INPUT_REQUIRED, JobState, JobView, Progress};
+use crate::jobs::{INPUT_REQUIRED, Job, JobState, JobView, Progress};
 use crate::json::{self, JsonText, Object};
 use crate::limits::JOB_ANSWER_TIME;
 use crate::policy::{Decision, Reason, ScopeChallenge, Standing};
+use crate::snapshot::MetaTool;
 
 use super::view::View;
 use super::{CallAnswer, ClientQuestion, Gateway, RequestContext, failure, redact};
@@ -206,6 +208,41 @@ impl Gateway {
     pub async fn list_jobs(&self, ctx: &RequestContext) -> Vec<JobView> {
         let jobs = self.jobs().list(&ctx.principal.subject, JOBS_LISTED_MAX).await;
         jobs.into_iter().filter(|job| self.may_see(ctx, job).is_ok()).collect()
+    }
+
+    /// What a tool that this caller may know of says of tasks. docent's own tools never become one.
+    pub fn task_support(&self, ctx: &RequestContext, tool: &str) -> Option<TaskSupport> {
+        let view = View::of(self, ctx);
+        if MetaTool::of(view.server(), tool).is_some() {
+            return Some(TaskSupport::Forbidden);
+        }
+        view.find(tool).map(|(_, tool)| tool.tasks.unwrap_or(TaskSupport::Forbidden))
+    }
+
+    /// The same where somebody said it.
+    pub fn task_said(&self, ctx: &RequestContext, tool: &str) -> Option<TaskSupport> {
+        View::of(self, ctx).find(tool).and_then(|(_, tool)| tool.tasks)
+    }
+
+    /// Makes a job of a call that has ended already, for a client that is to read everything from one. Brings it as
+    /// it stood at its beginning.
+    pub async fn ended_job(
+        &self,
+        ctx: &RequestContext,
+        tool: &str,
+        outcome: ToolOutcome,
+    ) -> Result<JobView, ToolError> {
+        let view = View::of(self, ctx);
+        let (_, tool) = view.find(tool).ok_or_else(failure::not_found)?;
+        let read_only = tool.annotations.is_read_only();
+        let job = Job::new(&ctx.principal.subject, &tool.id, read_only, self.clock().unix_ms());
+        self.jobs().admit(&job).map_err(failure::too_many)?;
+        let begun = job.view();
+        if let Err(error) = self.jobs().show(&job).await {
+            tracing::error!(job.id = &*job.id, error = %error, "a job cannot be written down");
+        }
+        self.jobs().finish(&job, outcome).await;
+        Ok(begun)
     }
 
     fn shown_to(&self, ctx: &RequestContext, mut job: JobView) -> JobAnswer {

@@ -93,5 +93,6 @@ fn entry(tool: &Tool) -> ToolEntry {
         input_schema: tool.wire_schema.clone(),
         output_schema: tool.output_schema.clone(),
         annotations: tool.annotations.clone(),
+        tasks: tool.tasks,
     }
 }

@@ -8,6 +8,7 @@ mod list;
 mod own;
 mod prompt;
 mod read;
+mod rounds;
 mod watch;
 
 use std::sync::Arc;

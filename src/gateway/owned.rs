@@ -1,15 +1,21 @@
-//! What a caller's successful calls created: told to the policies (`owns`) and kept over a restart.
+//! What a caller's successful calls created: told to the policies (`owns`), kept over a
+//! restart and shared by the processes of one data directory.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use super::{Gateway, RequestContext};
-use crate::call::ToolResult;
+use super::{Gateway, RequestContext, failure};
+use crate::call::{ToolError, ToolResult};
 use crate::id::ToolNo;
 use crate::snapshot::Snapshot;
 use crate::store::StoreError;
 use crate::store::owned::OwnedRow;
+
+/// A row is dated before it is written, so one that was dated earlier may be seen later. In milliseconds; far more
+/// than a write waits for the disk.
+const COMMIT_TIME_MS: u64 = 30_000;
 
 impl Gateway {
     /// Notes what a successful call created as its caller's own, where the pack says where the id stands. It is
@@ -35,8 +41,8 @@ impl Gateway {
         if !snapshot.policy.ledger().created(subject, &creates.kind, &id) {
             return;
         }
-        let row = OwnedRow { caller: subject.to_string(), kind: creates.kind.to_string(), id };
-        if let Err(error) = self.store().created(row, self.clock().unix_ms()).await {
+        let (caller, kind, at_ms) = (subject.to_string(), creates.kind.to_string(), self.clock().unix_ms());
+        if let Err(error) = self.store().created(OwnedRow { caller, kind, id, at_ms }).await {
             // It is its own until the process ends; after that the policy refuses, which is the safe side.
             tracing::error!(error = %error, "what a call created is not kept");
         }
@@ -44,9 +50,25 @@ impl Gateway {
 
     /// Tells the policies what callers created before this process began. To be called once, before it serves.
     pub async fn restore_owned(&self) -> Result<(), StoreError> {
-        let rows = self.store().owned().await?;
-        let snapshot = self.snapshot();
-        for row in rows {
+        self.learn_owned(&self.snapshot(), 0).await
+    }
+
+    /// Tells the policies what callers created in other processes over the same data directory. Asked before a
+    /// decision that may look at it; a ledger that cannot be read decides nothing.
+    pub(super) async fn renew_owned(&self, snapshot: &Snapshot) -> Result<(), ToolError> {
+        if !snapshot.policy.asks_ownership() {
+            return Ok(());
+        }
+        let since = self.owned_until().load(Ordering::Relaxed).saturating_sub(COMMIT_TIME_MS);
+        self.learn_owned(snapshot, since).await.map_err(|error| {
+            tracing::error!(error = %error, "what callers own cannot be read, so nothing is decided by it");
+            failure::internal()
+        })
+    }
+
+    async fn learn_owned(&self, snapshot: &Snapshot, since_ms: u64) -> Result<(), StoreError> {
+        for row in self.store().owned(since_ms).await? {
+            self.owned_until().fetch_max(row.at_ms, Ordering::Relaxed);
             snapshot.policy.ledger().created(&Arc::from(row.caller), &row.kind, &row.id);
         }
         Ok(())

@@ -165,7 +165,7 @@ impl Record {
             CallAnswer::UnknownTool => ErrorCode::NotFound.as_str(),
             CallAnswer::Challenge(_) => "INSUFFICIENT_SCOPE",
             CallAnswer::Ask(_) => ErrorCode::ConfirmationRequired.as_str(),
-            CallAnswer::CannotAsk(_) => ErrorCode::UnsupportedCapability.as_str(),
+            CallAnswer::CannotAsk(_) | CallAnswer::NeedsTask => ErrorCode::UnsupportedCapability.as_str(),
             CallAnswer::BadState => ErrorCode::InvalidArgument.as_str(),
             CallAnswer::Outcome(outcome) => code_of(outcome),
             // Nothing that was refused runs on.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -35,6 +36,8 @@ pub(super) struct Reentry {
     via: Via,
     /// What the outermost script asked its client.
     asked: Arc<Asked>,
+    /// Whether the tool is answered with a task only, and the client of this call takes none.
+    lacks_task: bool,
 }
 
 impl Reentry {
@@ -52,6 +55,17 @@ impl Reentry {
     /// What the outermost script asked its client.
     pub(super) fn asked(&self) -> Arc<Asked> {
         Arc::clone(&self.asked)
+    }
+
+    /// The place of a call by `tools/call`. `lacks_task`: its tool is answered with a task, which its client does not
+    /// take.
+    pub(super) fn direct(lacks_task: bool) -> Self {
+        Self { lacks_task, ..Self::default() }
+    }
+
+    /// Whether the call cannot be answered in a form that its client takes.
+    pub(super) fn lacks_task(&self) -> bool {
+        self.lacks_task
     }
 
     /// The place of a call that came in by one of the dispatchers.
@@ -86,6 +100,7 @@ impl Reentry {
                 made: Arc::clone(&self.made),
                 via: Via::Script,
                 asked: Arc::clone(&self.asked),
+                lacks_task: false,
             });
         }
         Err(ToolError::new(
@@ -140,7 +155,9 @@ impl ScriptCalls for Calls {
             }
             CallAnswer::Challenge(challenge) => Err(challenge_error(&challenge)),
             // Only the outermost call may ask its client.
-            CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => Err(failure::internal()),
+            CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::NeedsTask | CallAnswer::BadState => {
+                Err(failure::internal())
+            }
             // A call inside a script is waited for to its end.
             CallAnswer::Running(_) => Err(failure::internal()),
         }
@@ -156,6 +173,17 @@ impl ScriptCalls for Calls {
 
     fn can_ask(&self, what: Asking) -> bool {
         self.place.is_outermost() && self.call.ctx.negotiated.can(what)
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), ToolError> {
+        let cancelled = &self.call.ctx.cancel;
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = cancelled.cancelled() => Err(failure::cancelled(self.call.failed(&self.gateway))),
+                () = tokio::time::sleep(time) => Ok(()),
+            }
+        })
     }
 
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {

@@ -1,6 +1,7 @@
 //! The gateway itself: the handles that the use cases share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tokio::sync::watch;
 
@@ -52,6 +53,8 @@ struct Shared {
     replays: Replays<Arc<Job>, Arc<ToolOutcome>>,
     files: Files,
     usage: Usage,
+    /// The date of the newest thing that the ledger of `owns` has from the store.
+    owned_until: AtomicU64,
 }
 
 /// What a gateway is given besides its snapshots. The default keeps nothing beyond the process.
@@ -109,6 +112,7 @@ impl Gateway {
             jobs,
             replays: Replays::default(),
             usage: Usage::default(),
+            owned_until: AtomicU64::new(0),
         }))
     }
 
@@ -202,6 +206,10 @@ impl Gateway {
 
     pub(super) fn watches(&self) -> &Arc<Watches> {
         &self.0.watches
+    }
+
+    pub(super) fn owned_until(&self) -> &AtomicU64 {
+        &self.0.owned_until
     }
 
     pub(super) fn usage(&self) -> &Usage {

@@ -235,6 +235,7 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use proptest::strategy::Strategy as _;
 
     use super::*;
 
@@ -306,5 +307,82 @@ mod tests {
             (0..LANE_WAITING_PER_CALLER_MAX).map(|_| lane.wait(&who).unwrap()).collect();
         assert_eq!(lane.wait(&who).unwrap_err(), Full::Caller);
         assert!(lane.wait(&name("b")).is_ok());
+    }
+
+    #[test]
+    fn a_long_queue_of_one_caller_puts_another_one_off_by_one_turn() {
+        let lane = Lane::new(2, 2);
+        let (greedy, modest) = (name("greedy"), name("modest"));
+        let mut held: VecDeque<Slot> = (0..2).map(|_| lane.try_enter(&greedy).unwrap()).collect();
+        let mut waits: VecDeque<Turn> = (0..500).map(|_| lane.wait(&greedy).unwrap()).collect();
+        let mut wanted: Vec<Turn> = (0..5).map(|_| lane.wait(&modest).unwrap()).collect();
+        let mut order = String::new();
+        while order.len() < 10 {
+            held.pop_front();
+            if let Some(slot) = (&mut waits[0]).now_or_never().flatten() {
+                (waits.pop_front(), held.push_back(slot));
+                order.push('g');
+            } else {
+                held.push_back((&mut wanted[0]).now_or_never().flatten().expect("it is one of the two"));
+                drop(wanted.remove(0));
+                order.push('m');
+            }
+        }
+        assert_eq!(order, "gmgmgmgmgm");
+        assert_eq!(lane.waiting(), 495);
+    }
+
+    /// What the lane must be whatever happens to it, against a count of our own.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Enter(usize),
+        Wait(usize),
+        Leave(usize),
+        End(usize),
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_slot_is_lost_or_held_twice_and_nobody_waits_beside_a_free_one(
+            (width, part) in (1usize..5, 1usize..5),
+            steps in proptest::collection::vec(
+                proptest::prop_oneof![
+                    (0usize..4).prop_map(Step::Enter),
+                    (0usize..4).prop_map(Step::Wait),
+                    (0usize..64).prop_map(Step::Leave),
+                    (0usize..64).prop_map(Step::End),
+                ],
+                1..200,
+            ),
+        ) {
+            let lane = Lane::new(width, part);
+            let part = part.min(width);
+            let (mut held, mut waits): (Vec<(usize, Slot)>, Vec<(usize, Turn)>) = (Vec::new(), Vec::new());
+            for step in steps {
+                match step {
+                    Step::Enter(who) => {
+                        held.extend(lane.try_enter(&name(&who.to_string())).map(|slot| (who, slot)));
+                    }
+                    Step::Wait(who) => waits.push((who, lane.wait(&name(&who.to_string())).unwrap())),
+                    Step::Leave(n) if !waits.is_empty() => drop(waits.remove(n % waits.len())),
+                    Step::End(n) if !held.is_empty() => drop(held.remove(n % held.len())),
+                    Step::Leave(_) | Step::End(_) => {}
+                }
+                let mut still = Vec::new();
+                for (who, mut turn) in waits {
+                    match (&mut turn).now_or_never() {
+                        Some(slot) => held.push((who, slot.expect("a lane gives slots"))),
+                        None => still.push((who, turn)),
+                    }
+                }
+                waits = still;
+                let of = |who: usize| held.iter().filter(|(w, _)| *w == who).count();
+                proptest::prop_assert!(held.len() <= width);
+                proptest::prop_assert!((0..4).all(|who| of(who) <= part));
+                proptest::prop_assert_eq!(lane.waiting(), waits.len());
+                let could = |who: usize| held.len() < width && of(who) < part;
+                proptest::prop_assert!(!waits.iter().any(|(who, _)| could(*who)), "somebody waits beside a free slot");
+            }
+        }
     }
 }

@@ -173,6 +173,7 @@ impl Mcp {
             Some(Method::CallTool) => return self.call_tool(exchange, id, &params).await,
             Some(Method::ListAgents) => self.list_agents(&exchange, id, &params),
             Some(Method::GetAgent) => return self.get_agent(&exchange, id, &params),
+            Some(Method::TaskResult) => return self.task_result(exchange, id, &params).await,
             Some(Method::GetTask) => return self.get_task(&exchange, id, &params).await,
             Some(Method::UpdateTask) => return self.update_task(&exchange, id, &params).await,
             Some(Method::CancelTask) => return self.cancel_task(&exchange, id, &params).await,

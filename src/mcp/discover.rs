@@ -21,6 +21,10 @@ fn capabilities(service: &dyn Service, revision: Revision) -> Value {
         map.insert("resources".to_owned(), json!({ "subscribe": true, "listChanged": true }));
         map.insert("prompts".to_owned(), json!({ "listChanged": true }));
         map.insert("completions".to_owned(), json!({}));
+        if revision == Revision::V2025_11_25 {
+            // Later revisions have them as an extension, earlier ones not at all.
+            map.insert("tasks".to_owned(), json!({ "cancel": {}, "requests": { "tools": { "call": {} } } }));
+        }
     }
     if revision.is_structured() {
         map.insert("extensions".to_owned(), extensions::offered(&service.name(), revision));

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::encode::write_json;
 use super::revision::Revision;
-use crate::catalog::ToolAnnotations;
+use crate::catalog::{TaskSupport, ToolAnnotations};
 use crate::gateway::{ToolEntry, ToolPage};
 use crate::id::Generation;
 use crate::schema::SchemaText;
@@ -20,8 +20,10 @@ use crate::schema::SchemaText;
 enum Shape {
     /// 2025-03-26: neither title nor output schema.
     Plain,
-    /// 2025-06-18 and 2025-11-25: an output schema only with an object at its root.
+    /// 2025-06-18: an output schema only with an object at its root.
     Session,
+    /// 2025-11-25: the same, and whether a call is answered with a task.
+    Tasks,
     /// 2026-07-28.
     Stateless,
 }
@@ -30,7 +32,8 @@ impl Shape {
     fn of(revision: Revision) -> Self {
         match revision {
             Revision::V2025_03_26 => Self::Plain,
-            Revision::V2025_06_18 | Revision::V2025_11_25 => Self::Session,
+            Revision::V2025_06_18 => Self::Session,
+            Revision::V2025_11_25 => Self::Tasks,
             Revision::V2026_07_28 => Self::Stateless,
         }
     }
@@ -41,10 +44,17 @@ impl Shape {
         match self {
             Self::Plain if entry.title.is_some() || entry.output_schema.is_some() => Self::Plain,
             Self::Plain => Self::Stateless,
-            Self::Session if object_root() => Self::Stateless,
+            Self::Tasks if told_tasks(entry).is_some() => Self::Tasks,
+            Self::Session | Self::Tasks if object_root() => Self::Stateless,
+            Self::Tasks => Self::Session,
             other => other,
         }
     }
+}
+
+/// What the list says of tasks. Absent is as good as forbidden.
+fn told_tasks(entry: &ToolEntry) -> Option<&'static str> {
+    entry.tasks.filter(|t| *t != TaskSupport::Forbidden).map(TaskSupport::as_str)
 }
 
 /// Whether the root of a schema says `"type":"object"`: the session wire takes no other output schema.
@@ -60,7 +70,7 @@ const KEPT_MAX: usize = 65_536;
 struct Kept {
     /// Held so that no other entry can come to lie at its address, which is its key.
     entry: Arc<ToolEntry>,
-    shapes: [Option<Bytes>; 3],
+    shapes: [Option<Bytes>; 4],
 }
 
 impl Kept {
@@ -74,6 +84,7 @@ fn slot(shape: Shape) -> usize {
         Shape::Plain => 0,
         Shape::Session => 1,
         Shape::Stateless => 2,
+        Shape::Tasks => 3,
     }
 }
 
@@ -134,7 +145,7 @@ impl Entries {
             let kept = table
                 .kept
                 .entry(key(entry))
-                .or_insert_with(|| Kept { entry: Arc::clone(entry), shapes: [None, None, None] });
+                .or_insert_with(|| Kept { entry: Arc::clone(entry), shapes: [None, None, None, None] });
             debug_assert!(Arc::ptr_eq(&kept.entry, entry), "an address is one entry");
             for shape in [wanted, folded] {
                 if let Some(place) = kept.shapes.get_mut(slot(shape)) {
@@ -160,7 +171,7 @@ fn serialise(entry: &ToolEntry, shape: Shape) -> Bytes {
     out.extend_from_slice(entry.input_schema.as_str().as_bytes());
     let output = entry.output_schema.as_ref().filter(|schema| match shape {
         Shape::Plain => false,
-        Shape::Session => is_object_schema(schema),
+        Shape::Session | Shape::Tasks => is_object_schema(schema),
         Shape::Stateless => true,
     });
     if let Some(schema) = output {
@@ -170,6 +181,11 @@ fn serialise(entry: &ToolEntry, shape: Shape) -> Bytes {
     if entry.annotations != ToolAnnotations::default() {
         out.extend_from_slice(b",\"annotations\":");
         write_json(&mut out, &entry.annotations);
+    }
+    if let Some(support) = told_tasks(entry).filter(|_| shape == Shape::Tasks) {
+        out.extend_from_slice(b",\"execution\":{\"taskSupport\":");
+        write_json(&mut out, support);
+        out.push(b'}');
     }
     out.push(b'}');
     Bytes::from(out)
@@ -190,6 +206,7 @@ mod tests {
             input_schema: SchemaText::empty_object(),
             output_schema: output.map(|v| SchemaText::of(&v)),
             annotations: ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() },
+            tasks: None,
         }
     }
 
@@ -223,6 +240,31 @@ mod tests {
             assert_eq!(session[1]["title"], "T \"quoted\"");
             let stateless = list(&entries, Revision::V2026_07_28, &page);
             assert_eq!(stateless[1]["outputSchema"], json!({"type": "array"}));
+        }
+    }
+
+    #[test]
+    fn only_the_revision_with_tasks_in_its_core_is_told_of_them() {
+        let entries = Entries::default();
+        let array = Some(json!({"type": "array"}));
+        let of = |tasks, output| ToolEntry { tasks, ..entry("a", output) };
+        let tools = vec![
+            of(Some(TaskSupport::Required), None),
+            of(Some(TaskSupport::Optional), array.clone()),
+            of(Some(TaskSupport::Forbidden), array),
+        ];
+        let page = page(1, tools);
+        for _ in 0..2 {
+            let told = list(&entries, Revision::V2025_11_25, &page);
+            assert_eq!(told[0]["execution"], json!({"taskSupport": "required"}));
+            assert_eq!(told[1]["execution"], json!({"taskSupport": "optional"}));
+            for n in 0..3 {
+                assert!(told[n].get("outputSchema").is_none(), "{told}");
+                for other in [Revision::V2025_03_26, Revision::V2025_06_18, Revision::V2026_07_28] {
+                    assert!(list(&entries, other, &page)[n].get("execution").is_none(), "{other}");
+                }
+            }
+            assert!(told[2].get("execution").is_none());
         }
     }
 

@@ -196,22 +196,15 @@ impl<'de> Visitor<'de> for Members {
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads a raw value as an object whose depth is bounded.
+/// Reads a raw value as an object whose depth is bounded, and which nobody can read otherwise.
 pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
-    if let Some(number) = json::inexact_number(raw) {
-        return Err(RpcError::invalid_params(format!(
-            "the number {} in `arguments` has more digits than 64 bits hold and would arrive as another one: give it as \
-             a text, or with fewer digits",
-            json::cut(number, 80)
-        )));
-    }
-    match json::parse_text(raw) {
+    match json::parse_exact(raw) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(RpcError::invalid_params("`arguments` must be an object")),
-        Err(JsonError::TooDeep) => {
-            Err(RpcError::invalid_params(format!("`arguments` are {}", JsonError::TooDeep)))
+        Err(JsonError::Malformed(_)) => {
+            Err(RpcError::invalid_params("`arguments` are not JSON that docent takes"))
         }
-        Err(_) => Err(RpcError::invalid_params("`arguments` are not JSON that docent takes")),
+        Err(why) => Err(RpcError::invalid_params(format!("`arguments` cannot be taken: {why}"))),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Method {
     GetAgent,
     /// How a task stands, with its result in the end.
     GetTask,
+    /// What came of a task, once it has ended.
+    TaskResult,
     /// Answers to what a task asked its client.
     UpdateTask,
     /// Asks for a task's end.
@@ -55,11 +57,13 @@ struct Row {
 const FIRST: Revision = Revision::V2025_03_26;
 /// The first revision in which the extensions are offered: agents are one.
 const EXTENDED: Revision = Revision::V2025_06_18;
+/// The revision with tasks in its core; after it they are an extension.
+const TASKS: Revision = Revision::V2025_11_25;
 const SESSION: Revision = Revision::NEWEST_SESSION;
 const STATELESS: Revision = Revision::V2026_07_28;
 
 /// Every method and the revisions that have it. Capabilities are announced in `discover.rs`, beside this.
-const METHODS: [Row; 19] = [
+const METHODS: [Row; 20] = [
     Row { name: "initialize", method: Method::Initialize, since: FIRST, until: SESSION },
     Row { name: "ping", method: Method::Ping, since: FIRST, until: SESSION },
     Row { name: "server/discover", method: Method::Discover, since: STATELESS, until: STATELESS },
@@ -68,9 +72,10 @@ const METHODS: [Row; 19] = [
     Row { name: "tools/call", method: Method::CallTool, since: FIRST, until: STATELESS },
     Row { name: "agents/list", method: Method::ListAgents, since: EXTENDED, until: STATELESS },
     Row { name: "agents/get", method: Method::GetAgent, since: EXTENDED, until: STATELESS },
-    Row { name: "tasks/get", method: Method::GetTask, since: STATELESS, until: STATELESS },
+    Row { name: "tasks/get", method: Method::GetTask, since: TASKS, until: STATELESS },
+    Row { name: "tasks/result", method: Method::TaskResult, since: TASKS, until: TASKS },
     Row { name: "tasks/update", method: Method::UpdateTask, since: STATELESS, until: STATELESS },
-    Row { name: "tasks/cancel", method: Method::CancelTask, since: STATELESS, until: STATELESS },
+    Row { name: "tasks/cancel", method: Method::CancelTask, since: TASKS, until: STATELESS },
     Row { name: "resources/list", method: Method::ListResources, since: FIRST, until: STATELESS },
     Row { name: "resources/templates/list", method: Method::ListTemplates, since: FIRST, until: STATELESS },
     Row { name: "resources/read", method: Method::ReadResource, since: FIRST, until: STATELESS },
@@ -84,7 +89,10 @@ const METHODS: [Row; 19] = [
 impl Method {
     /// Whether it may take long: on a pipe it does not hold up what comes after it, and a session may cancel it.
     pub(super) fn is_slow(self) -> bool {
-        matches!(self, Self::CallTool | Self::ReadResource | Self::GetPrompt | Self::Complete)
+        matches!(
+            self,
+            Self::CallTool | Self::TaskResult | Self::ReadResource | Self::GetPrompt | Self::Complete
+        )
     }
 
     /// The method of a name in a revision.
@@ -109,9 +117,8 @@ mod tests {
             ("subscriptions/listen", false, true),
             ("tools/list", true, true),
             ("tools/call", true, true),
-            ("tasks/get", false, true),
-            ("tasks/result", false, false),
             ("tasks/list", false, false),
+            ("tasks/update", false, true),
             ("resources/read", true, true),
             ("resources/subscribe", true, false),
             ("completion/complete", true, true),
@@ -121,6 +128,16 @@ mod tests {
             assert_eq!(Method::find(name, Revision::V2025_03_26).is_some(), session, "{name}");
             assert_eq!(Method::find(name, Revision::V2025_11_25).is_some(), session, "{name}");
             assert_eq!(Method::find(name, Revision::V2026_07_28).is_some(), stateless, "{name}");
+        }
+        let of = |name, revision| Method::find(name, revision).is_some();
+        for (revision, core, extension) in [
+            (Revision::V2025_06_18, false, false),
+            (Revision::V2025_11_25, true, false),
+            (Revision::V2026_07_28, false, true),
+        ] {
+            assert_eq!(of("tasks/get", revision), core || extension, "{revision}");
+            assert_eq!(of("tasks/cancel", revision), core || extension, "{revision}");
+            assert_eq!((of("tasks/result", revision), of("tasks/update", revision)), (core, extension));
         }
     }
 }

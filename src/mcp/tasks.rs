@@ -1,8 +1,11 @@
-//! Tasks of the stateless wire: jobs as the extension `io.modelcontextprotocol/tasks` shows them (SEP-2663).
+//! Tasks: jobs as the extension `io.modelcontextprotocol/tasks` of the stateless wire shows them (SEP-2663), and as
+//! the core of 2025-11-25 does (`session.rs`).
 //!
-//! The server alone decides when a call becomes a task: when it has not ended after a moment, and only for a
-//! request that declared the extension. What a tool asks its client after that stands in the task until
-//! `tasks/update` answers it.
+//! On the stateless wire the server alone decides when a call becomes a task: when it has not ended after a moment,
+//! and only for a request that declared the extension. What a tool asks its client after that stands in the task
+//! until `tasks/update` answers it.
+
+mod session;
 
 use std::time::Duration;
 
@@ -16,7 +19,9 @@ use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId};
 use super::error::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
 use super::extensions::tasks_required;
+use super::revision::Revision;
 use crate::call::{ErrorCode, ToolOutcome, ToolResult};
+use crate::catalog::TaskSupport;
 use crate::clock::rfc3339_ms;
 use crate::gateway::{JobAnswer, JobReport};
 use crate::jobs::{INPUT_REQUIRED, JobState, JobView};
@@ -34,15 +39,18 @@ struct TaskParams {
 }
 
 /// What a task is asked for.
+#[derive(Clone, Copy)]
 enum Ask {
     Get,
     Update,
     Cancel,
 }
 
-/// The status of a task. A tool that failed has completed its task: `failed` is for faults of the server.
-fn status(job: &JobView) -> &'static str {
+/// The status of a task. On the stateless wire a tool that failed has completed its task: `failed` is for faults of
+/// the server.
+fn status(job: &JobView, revision: Revision) -> &'static str {
     match job.state {
+        JobState::Failed if !revision.is_stateless() => "failed",
         JobState::Queued | JobState::Running if !job.open.is_empty() => INPUT_REQUIRED,
         JobState::Queued | JobState::Running => "working",
         JobState::Cancelled => "cancelled",
@@ -57,18 +65,20 @@ fn is_fault(job: &JobView) -> bool {
 }
 
 /// The members that every task has.
-fn put_task(writer: &mut ResultWriter, job: &JobView) {
+fn put_task(writer: &mut ResultWriter, job: &JobView, revision: Revision) {
+    let (ttl, interval) =
+        if revision.is_stateless() { ("ttlMs", "pollIntervalMs") } else { ("ttl", "pollInterval") };
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     writer.put("taskId", &*job.id);
-    writer.put("status", status(job));
+    writer.put("status", status(job, revision));
     if let Some(message) = job.progress.as_ref().and_then(|p| p.message.as_deref()) {
         writer.put("statusMessage", message);
     }
     writer.put("createdAt", &rfc3339_ms(job.created_ms));
     writer.put("lastUpdatedAt", &rfc3339_ms(job.updated_ms));
     // Counted from the beginning; the result is kept for that long after the end.
-    writer.put("ttlMs", &millis(JOB_KEPT));
-    writer.put("pollIntervalMs", &millis(TASK_POLL));
+    writer.put(ttl, &millis(JOB_KEPT));
+    writer.put(interval, &millis(TASK_POLL));
 }
 
 impl Mcp {
@@ -76,9 +86,16 @@ impl Mcp {
     /// result that says so.
     pub(super) fn running(&self, exchange: &Exchange, id: &RequestId, tool: &str, job: &JobView) -> Bytes {
         let (revision, server) = (exchange.revision, self.service.name());
-        if exchange.ctx.negotiated.tasks && MetaTool::of(&server, tool).is_none() {
+        if exchange.wants_task() {
+            return self.created(id, job);
+        }
+        let forbids = || {
+            let support = self.service.gateway().and_then(|g| g.task_said(&exchange.ctx, tool));
+            support == Some(TaskSupport::Forbidden)
+        };
+        if exchange.ctx.negotiated.tasks && MetaTool::of(&server, tool).is_none() && !forbids() {
             let mut writer = ResultWriter::new(id, 512);
-            put_task(&mut writer, job);
+            put_task(&mut writer, job, revision);
             return writer.finish_as("task", revision, None, &self.server_info());
         }
         let report = JsonText::parse(json::to_text(&JobReport::of(job, &server)));
@@ -105,7 +122,7 @@ impl Mcp {
     }
 
     async fn task(&self, exchange: &Exchange, id: &RequestId, params: &Params, ask: Ask) -> Answer {
-        if !exchange.ctx.negotiated.tasks {
+        if exchange.revision.is_stateless() && !exchange.ctx.negotiated.tasks {
             let why = "this method is for clients that declare the extension `io.modelcontextprotocol/tasks`";
             return Answer::Failed(RpcError::new(MISSING_CAPABILITY, why).data(tasks_required()));
         }
@@ -115,6 +132,7 @@ impl Mcp {
         };
         let now = Duration::ZERO;
         let found = match ask {
+            Ask::Cancel if !exchange.revision.is_stateless() => self.cancel_core_task(exchange, &task).await,
             Ask::Cancel => self.service.cancel_job(&exchange.ctx, &task, now).await,
             Ask::Update if responses.values().any(|answer| !answer.is_object()) => {
                 let why = "every member of `inputResponses` must be an object";
@@ -125,21 +143,21 @@ impl Mcp {
         };
         let job = match found {
             JobAnswer::Job(job) => job,
-            JobAnswer::Unknown => return Answer::Failed(unknown_task()),
-            JobAnswer::Challenge(challenge) => return Answer::Challenge(challenge),
-            JobAnswer::Refused(error) => return Answer::Failed(RpcError::invalid_params(error.message)),
+            other => return no_task(other),
         };
         let mut writer = ResultWriter::new(id, 1024);
-        if matches!(ask, Ask::Get) {
-            self.put_whole(&mut writer, exchange, &job);
+        match ask {
+            _ if !exchange.revision.is_stateless() => put_task(&mut writer, &job, exchange.revision),
+            Ask::Get => self.put_whole(&mut writer, exchange, &job),
+            Ask::Update | Ask::Cancel => {}
         }
         Answer::Done(writer.finish(exchange.revision, None, &self.server_info()))
     }
 
     /// A task with what it asks or what came of it.
     fn put_whole(&self, writer: &mut ResultWriter, exchange: &Exchange, job: &JobView) {
-        put_task(writer, job);
-        if status(job) == INPUT_REQUIRED {
+        put_task(writer, job, exchange.revision);
+        if status(job, exchange.revision) == INPUT_REQUIRED {
             writer.put("inputRequests", &input_requests(&job.open));
         }
         self.put_end(writer, exchange, job);
@@ -174,7 +192,7 @@ impl Mcp {
             writer.put("error", &RpcError::new(INTERNAL_ERROR, error.message.clone()));
             return;
         }
-        if status(job) != "completed" {
+        if status(job, exchange.revision) != "completed" {
             return;
         }
         let mut inner = ResultWriter::bare();
@@ -187,6 +205,16 @@ impl Mcp {
             inner.put("_meta", &meta);
         }
         writer.member("result").extend_from_slice(&inner.object());
+    }
+}
+
+/// The answer where there is no task to show.
+fn no_task(found: JobAnswer) -> Answer {
+    match found {
+        JobAnswer::Challenge(challenge) => Answer::Challenge(challenge),
+        JobAnswer::Refused(error) => Answer::Failed(RpcError::invalid_params(error.message)),
+        // One that is there has been shown.
+        JobAnswer::Unknown | JobAnswer::Job(_) => Answer::Failed(unknown_task()),
     }
 }
 

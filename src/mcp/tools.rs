@@ -16,10 +16,11 @@ use super::counters::Outcome;
 use super::discover::put_caching;
 use super::encode::{Form, ResultWriter, tool_outcome};
 use super::envelope::{Params, RequestId, read_object};
-use super::error::{INTERNAL_ERROR, RpcError};
+use super::error::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
+use super::extensions::tasks_required;
 use super::outlive::Outliving;
 use crate::call::{ToolCall, ToolOutcome};
-use crate::gateway::{CallAnswer, RequestContext, cannot_ask};
+use crate::gateway::{CallAnswer, RequestContext, cannot_ask, needs_task};
 use crate::json::{self, Object};
 use crate::limits::{CALL_WAIT, CANCEL_GRACE};
 
@@ -111,6 +112,8 @@ impl Mcp {
             let request_key = meta.key()?;
             Ok(ToolCall { tool, arguments, wait: CALL_WAIT, request_key, fields: meta.fields })
         });
+        let mut exchange = exchange;
+        let call = call.and_then(|call| self.as_task(&mut exchange, call, params));
         let call = match call {
             Ok(call) => call,
             Err(error) => return Answer::Failed(error),
@@ -171,12 +174,21 @@ impl Mcp {
             CallAnswer::CannotAsk(missing) if !exchange.revision.is_stateless() => {
                 cannot_ask(&missing).into()
             }
+            CallAnswer::NeedsTask if !exchange.revision.is_stateless() => {
+                needs_task(&self.service.name()).into()
+            }
             answer => answer,
         };
         if exchange.ctx.cancel.is_cancelled() {
             self.counters.count(Outcome::Cancelled);
             return Answer::Cancelled;
         }
+        let answer = match answer {
+            CallAnswer::Outcome(outcome) if exchange.wants_task() => {
+                self.ended_task(&exchange, &tool, outcome).await
+            }
+            answer => answer,
+        };
         match answer {
             CallAnswer::UnknownTool => {
                 self.counters.count(Outcome::Unknown);
@@ -195,6 +207,12 @@ impl Mcp {
             CallAnswer::CannotAsk(missing) => {
                 self.counters.count(Outcome::Failed);
                 Answer::Failed(RpcError::missing_capability(&missing))
+            }
+            CallAnswer::NeedsTask => {
+                self.counters.count(Outcome::Failed);
+                let why =
+                    "this tool is answered with a task, and the client did not declare that it takes one";
+                Answer::Failed(RpcError::new(MISSING_CAPABILITY, why).data(tasks_required()))
             }
             CallAnswer::BadState => {
                 self.counters.count(Outcome::Failed);

@@ -13,6 +13,9 @@ use super::set::PolicySet;
 use super::views::AgentFacts;
 use crate::json;
 
+/// Challenges that one after the other ask for more scopes.
+const CHALLENGES_MAX: usize = 8;
+
 /// Leave to open an agent's card, or why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentDecision {
@@ -85,7 +88,8 @@ impl PolicySet {
     }
 
     /// Whether a caller may open an agent's card: visibility first, then deny, challenge, allow. Where no
-    /// policy defines `agent_open`, what is visible opens; where one does, something must allow it.
+    /// policy defines `agent_open`, what is visible opens; where one does, something must allow it, or ask for scopes
+    /// that the caller holds.
     pub fn agent_open(&self, who: &Principal, agent: &AgentFacts) -> AgentDecision {
         self.decide_agent(&Arc::new(who.clone()), agent, &mut true)
     }
@@ -102,7 +106,48 @@ impl PolicySet {
             }
             return hidden(outcome.at);
         }
-        counted(&self.ask_agents(Phase::AgentOpen, who, agent, complete))
+        let decision = counted(&self.ask_agents(Phase::AgentOpen, who, agent, complete));
+        match decision {
+            AgentDecision::Challenge(challenge) => self.worth_it(who, agent, challenge, complete),
+            other => other,
+        }
+    }
+
+    /// A challenge, where the caller could open the agent with more scopes; all that it takes at once. Else the
+    /// refusal that would come after it: nobody is sent for scopes that open nothing.
+    fn worth_it(
+        &self,
+        who: &Arc<Principal>,
+        agent: &AgentFacts,
+        challenge: ScopeChallenge,
+        complete: &mut bool,
+    ) -> AgentDecision {
+        let rule = challenge.rule;
+        let mut scopes: BTreeSet<_> = challenge.scopes.into_iter().collect();
+        for _ in 0..CHALLENGES_MAX {
+            let mut with_them = Principal::clone(who);
+            with_them.scopes.extend(scopes.iter().cloned());
+            let votes = self.ask_agents(Phase::AgentOpen, &Arc::new(with_them), agent, complete);
+            match counted(&votes) {
+                AgentDecision::Open => {
+                    let scopes = scopes.into_iter().collect();
+                    return AgentDecision::Challenge(ScopeChallenge { scopes, rule });
+                }
+                AgentDecision::Challenge(more) => scopes.extend(more.scopes),
+                refused @ AgentDecision::Deny { .. } => return refused,
+            }
+        }
+        AgentDecision::Deny { reason: Reason::NotAllowed, rule }
+    }
+
+    /// Whether something could open an agent: nobody says anything of opening, or some function can allow it.
+    pub(super) fn may_open_agents(&self) -> bool {
+        let mut opening = self.inner().functions.iter().filter(|f| f.phase == Phase::AgentOpen).peekable();
+        opening.peek().is_none()
+            || opening.any(|f| {
+                let calls = f.script.touches().calls;
+                calls.contains("allow") || calls.contains("challenge")
+            })
     }
 
     pub(super) fn ask_agents(
@@ -128,7 +173,7 @@ impl PolicySet {
 }
 
 /// What the votes on opening come to: a fault or a deny, then a challenge, then an allow.
-fn counted(votes: &[Outcome]) -> AgentDecision {
+pub(super) fn counted(votes: &[Outcome]) -> AgentDecision {
     let first = |wanted: fn(&Vote) -> bool| votes.iter().find(|o| wanted(&o.vote));
     if let Some(Outcome { vote: Vote::Fault(text), at }) = first(|v| matches!(v, Vote::Fault(_))) {
         return AgentDecision::Deny { reason: Reason::PolicyFault(Arc::clone(text)), rule: at.clone() };

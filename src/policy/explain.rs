@@ -6,13 +6,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::agents::AgentDecision;
 use super::answer::{Outcome, Vote};
 use super::asked::TextField;
-use super::ballot::Standing;
+use super::ballot::{Standing, nowhere};
 use super::decision::{Decision, Reason, RuleRef};
+use super::function::Phase;
 use super::principal::Principal;
 use super::set::PolicySet;
-use super::views::{CallerRead, ToolFacts, ToolRead, facts};
+use super::views::{AgentFacts, CallerRead, ToolFacts, ToolRead, facts};
 use crate::catalog::Catalog;
 use crate::id::{Scope, ToolId, ToolNo};
 use crate::json::Object;
@@ -34,8 +36,9 @@ pub struct ExplanationStep {
 /// Why a call is decided as it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The tool.
-    pub tool: ToolId,
+    /// The tool, or what else it was asked about: `<upstream>.resource.<name>`, `<upstream>.prompt.<name>`,
+    /// `agent.<name>`.
+    pub tool: Arc<str>,
     /// `permit`, `deny`, `challenge` or `confirm`; `conditional` where only the arguments can tell.
     pub decision: &'static str,
     /// The rule that decided; an empty file is the default, which denies.
@@ -90,7 +93,7 @@ impl PolicySet {
         }
         let visible = self.roster(catalog, who).visible.contains(no);
         Some(Explanation {
-            tool: tool.id.clone(),
+            tool: tool.id.shared(),
             decision,
             rule,
             reason,
@@ -99,6 +102,47 @@ impl PolicySet {
             steps,
             facts: looked_at,
         })
+    }
+
+    /// Explains whether a caller may open an agent.
+    pub fn explain_agent(&self, who: &Principal, agent: &AgentFacts) -> Explanation {
+        let (who, tiers) = (Arc::new(who.clone()), self.tiers());
+        let mut steps = Vec::new();
+        let mut looked_at = BTreeMap::new();
+        let mut reads = vec![CallerRead::Subject, CallerRead::Scopes, CallerRead::Tier, CallerRead::Agent];
+        let mut opens = None;
+        for phase in [Phase::AgentVisible, Phase::AgentOpen] {
+            for function in self.inner().functions.iter().filter(|f| f.phase == phase) {
+                let (outcome, log) = function.ask_agent(&who, &self.inner().tiers, agent);
+                reads.extend(log.caller_reads());
+                if phase == Phase::AgentOpen && outcome.vote == Vote::Allow && opens.is_none() {
+                    opens = Some(outcome.at.clone());
+                }
+                steps.push(step(phase.name(), &outcome));
+            }
+        }
+        for read in reads {
+            looked_at.insert(read.name(), read.value(&who, tiers));
+        }
+        let decided = self.agent_open(&who, agent);
+        let visible = !decided.is_hidden();
+        let (decision, reason, scopes, rule) = match decided {
+            AgentDecision::Open => {
+                let reason = if opens.is_some() { "a policy opens it" } else { "no policy is about opening" };
+                ("permit", reason.to_owned(), Vec::new(), opens.unwrap_or_else(nowhere))
+            }
+            AgentDecision::Challenge(challenge) => {
+                words(Decision::Challenge(challenge), Standing::Challenge, None)
+            }
+            AgentDecision::Deny { reason: Reason::NotAllowed, rule } => {
+                ("deny", "no `agent_open` allows it".to_owned(), Vec::new(), rule)
+            }
+            AgentDecision::Deny { reason, rule } => {
+                words(Decision::Deny { reason, rule }, Standing::Callable, None)
+            }
+        };
+        let tool = Arc::from(format!("agent.{}", agent.id));
+        Explanation { tool, decision, rule, reason, scopes, visible, steps, facts: looked_at }
     }
 
     /// How named callers stand to every tool: who can call what.
@@ -189,5 +233,40 @@ fn words(
             };
             (word, text, Vec::new(), rule)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{caller, load, scopes};
+    use super::*;
+
+    #[test]
+    fn the_opening_of_an_agent_is_explained_with_what_was_asked_and_read() {
+        let text = "fn agent_visible(caller, agent) { caller.tier != \"system\" }\n\
+                    fn agent_open(caller, agent) {\n  if caller.has_scope(\"ops:read\") { allow() } else { challenge([\"ops:read\"]) }\n}";
+        let set = load(&[("a.rhai", text)]);
+        let agent = AgentFacts {
+            id: crate::id::AgentId::parse("deployer").unwrap(),
+            description: "".into(),
+            capabilities: Vec::new(),
+            tools: Vec::new(),
+        };
+        let without = set.explain_agent(&caller("a", &[]), &agent);
+        assert_eq!(
+            (&*without.tool, without.decision, without.visible),
+            ("agent.deployer", "challenge", true)
+        );
+        assert_eq!((&without.scopes, without.rule.line), (&scopes(&["ops:read"]), 3));
+        let steps: Vec<_> = without.steps.iter().map(|s| (s.phase, s.answer)).collect();
+        assert_eq!(steps, [("agent_visible", "abstain"), ("agent_open", "challenge")]);
+        assert!(without.facts.contains_key("caller.tier"), "{:?}", without.facts);
+        let with = set.explain_agent(&caller("a", &["ops:read"]), &agent);
+        assert_eq!((with.decision, with.rule.line, &*with.reason), ("permit", 3, "a policy opens it"));
+        let silent = load(&[]).explain_agent(&caller("a", &[]), &agent);
+        assert_eq!((silent.decision, silent.rule.line, silent.steps.len()), ("permit", 0, 0));
+        let hidden = load(&[("a.rhai", "fn agent_visible(caller, agent) { false }")]);
+        let hidden = hidden.explain_agent(&caller("a", &[]), &agent);
+        assert_eq!((hidden.decision, hidden.visible, hidden.rule.line), ("deny", false, 1));
     }
 }

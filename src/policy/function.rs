@@ -227,10 +227,13 @@ impl PhaseFunction {
                 for scope in scopes {
                     log.caller(CallerRead::HasScope(Arc::from(scope.as_str())));
                 }
-                if scopes.iter().all(|s| who.scopes.contains(s)) {
-                    Vote::Abstain
-                } else {
+                if !scopes.iter().all(|s| who.scopes.contains(s)) {
                     answer.vote.clone()
+                } else if self.phase == Phase::AgentOpen {
+                    // Nothing else is there to allow it: these scopes are what it takes.
+                    Vote::Allow
+                } else {
+                    Vote::Abstain
                 }
             }
             Vote::Confirm { .. } if self.phase == Phase::AgentOpen => {

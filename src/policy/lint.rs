@@ -47,6 +47,16 @@ impl PolicySet {
     /// Rules that only refuse refuse everything: nothing is allowed by being left over.
     fn lint_whole(&self, catalogs: &[&Catalog], diagnostics: &mut Diagnostics) {
         let inner = self.inner();
+        if !self.may_open_agents()
+            && let Some(first) = inner.functions.iter().find(|f| f.phase == Phase::AgentOpen)
+        {
+            let message = "no `agent_open` allows anything, so no agent is ever opened";
+            let help =
+                "answer `allow()` where it may be opened, or `challenge([…])` with the scopes that it takes";
+            let mut warning = Diagnostic::warning("nothing-allowed", &*first.at.file, message).help(help);
+            warning.line = first.at.line;
+            diagnostics.push(warning);
+        }
         let allows = |r: &Rule| matches!(r.effect, Effect::Allow | Effect::Confirm { .. });
         let may = inner.rules.iter().any(allows) || inner.functions.iter().any(|f| f.phase == Phase::Decide);
         if may || catalogs.iter().all(|c| c.is_empty()) {
@@ -149,6 +159,22 @@ mod tests {
         let mut found = Diagnostics::default();
         set.lint(&[&sample()], &known, &mut found);
         found.0.iter().map(|d| format!("{}:{}", d.code, d.line)).collect()
+    }
+
+    #[test]
+    fn agents_that_nothing_opens_are_told() {
+        let told = |text: &str| {
+            let set = load(&[("a.rhai", "fn rules(p) { p.allow(); }"), ("b.rhai", text)]);
+            let mut found = Diagnostics::default();
+            set.lint(&[&sample()], &[], &mut found);
+            found.0.iter().map(|d| format!("{}:{}", d.code, d.line)).collect::<Vec<_>>()
+        };
+        let refuses = "if agent.id == \"x\" { deny(\"retired\") } else { abstain() }";
+        assert_eq!(told(&format!("fn agent_open(caller, agent) {{ {refuses} }}")), ["nothing-allowed:1"]);
+        for opens in ["allow()", "challenge([\"x\"])"] {
+            assert!(told(&format!("fn agent_open(caller, agent) {{ {opens} }}")).is_empty(), "{opens}");
+        }
+        assert!(told("fn agent_visible(caller, agent) { true }").is_empty());
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct Inner {
     pub(super) broken: bool,
     /// What functions on agents have read of callers so far. It only grows.
     pub(super) agent_reads: RwLock<BTreeSet<CallerRead>>,
+    /// Whether a function calls `owns`.
+    asks_ownership: bool,
     ledger: Arc<Ledger>,
     compiled: Mutex<VecDeque<Arc<Compiled>>>,
 }
@@ -93,7 +95,9 @@ impl PolicySet {
         let broken = found.has_errors();
         diagnostics.extend(found);
         let digest = *hash.finalize().as_bytes();
-        Self(Arc::new(Inner { rules, functions, tiers, digest, broken, ..Inner::default() }))
+        let asks_ownership =
+            functions.iter().any(|f: &PhaseFunction| f.script.touches().calls.contains("owns"));
+        Self(Arc::new(Inner { rules, functions, tiers, digest, broken, asks_ownership, ..Inner::default() }))
     }
 
     /// The same policies over the ledger of those before them, so that nobody loses what it owns by an edit.
@@ -113,6 +117,11 @@ impl PolicySet {
     /// Hash of everything that was loaded: for cache keys.
     pub fn digest(&self) -> [u8; 32] {
         self.0.digest
+    }
+
+    /// Whether a policy asks what its callers own: then the ledger must be as of now.
+    pub fn asks_ownership(&self) -> bool {
+        self.0.asks_ownership
     }
 
     /// The ladder of tiers.

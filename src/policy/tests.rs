@@ -494,6 +494,25 @@ fn agents_are_hidden_challenged_and_opened() {
     }
     assert_eq!(set.agent_open(&caller("a", &["ops:read", "ops:deploy"]), &agent), AgentDecision::Open);
     assert_eq!(load(&[]).agent_open(&caller("a", &[]), &agent), AgentDecision::Open);
+    // A challenge by itself is what it takes: refused without, opened with, and refused where more stands against it.
+    let alone = load(&[("a.rhai", "fn agent_open(caller, agent) { challenge([\"ops:deploy\"]) }")]);
+    assert!(matches!(alone.agent_open(&caller("a", &[]), &agent), AgentDecision::Challenge(_)));
+    assert_eq!(alone.agent_open(&caller("a", &["ops:deploy"]), &agent), AgentDecision::Open);
+    let two = "if !caller.has_scope(\"one\") { challenge([\"one\"]) } else { challenge([\"two\"]) }";
+    let two = load(&[("a.rhai", &format!("fn agent_open(caller, agent) {{ {two} }}"))]);
+    match two.agent_open(&caller("a", &[]), &agent) {
+        AgentDecision::Challenge(c) => assert_eq!(c.scopes, scopes(&["one", "two"]), "all at once"),
+        other => panic!("{other:?}"),
+    }
+    let in_vain = "if caller.has_scope(\"one\") { deny(\"retired\") } else { challenge([\"one\"]) }";
+    let in_vain = load(&[("a.rhai", &format!("fn agent_open(caller, agent) {{ {in_vain} }}"))]);
+    for held in [&[][..], &["one"]] {
+        let decided = in_vain.agent_open(&caller("a", held), &agent);
+        assert!(
+            matches!(decided, AgentDecision::Deny { .. }),
+            "nobody is sent for what opens nothing: {decided:?}"
+        );
+    }
     let silent = load(&[("a.rhai", "fn agent_open(caller, agent) { abstain() }")]);
     assert!(matches!(silent.agent_open(&caller("a", &[]), &agent), AgentDecision::Deny { .. }));
     let faulty = load(&[("a.rhai", "fn agent_open(caller, agent) { confirm(\"x\") }")]);

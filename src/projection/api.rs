@@ -132,6 +132,12 @@ pub trait ScriptCalls: Send + Sync {
         false
     }
 
+    /// Waits; an error ends the script before its time: whoever made the call wants it no more.
+    fn pause(&self, time: Duration) -> Result<(), ToolError> {
+        std::thread::sleep(time);
+        Ok(())
+    }
+
     /// Progress for the caller, where it asked for it.
     fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>);
 }

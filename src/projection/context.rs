@@ -407,9 +407,7 @@ impl Context {
     }
 
     pub(super) fn wait(&self, milliseconds: i64) -> HostResult<()> {
-        if self.0.calls.is_none() {
-            return Err(fault("waiting is for `run` only"));
-        }
+        let calls = self.0.calls.as_ref().ok_or_else(|| fault("waiting is for `run` only"))?;
         let time = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
         {
             let mut live = self.live();
@@ -418,7 +416,6 @@ impl Context {
                 return Err(fault("one run waits 10 s at most"));
             }
         }
-        waiting(|| std::thread::sleep(time));
-        Ok(())
+        waiting(|| calls.pause(time)).or_else(|error| self.end(error))
     }
 }

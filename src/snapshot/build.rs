@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::catalog::{Catalog, CatalogBuilder, Hash, Tool};
+use crate::catalog::{Catalog, CatalogBuilder, Hash, TaskSupport, Tool};
 use crate::cursor::Digest;
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::id::{Generation, ToolId, UpstreamId};
@@ -186,9 +186,13 @@ fn compile(projector: &Projector, found: &Discovered, own: &mut Diagnostics) -> 
     if let Some(schema) = projection.as_ref().and_then(|p| p.output_schema()) {
         tool.output_schema = Some(schema.clone());
     }
+    let outlasts = found.hints.timeout > found.hints.wait.unwrap_or(CALL_WAIT);
+    if outlasts && tool.tasks.is_none() {
+        tool.tasks = Some(TaskSupport::Optional);
+    }
     // A direct call that can outlast its caller's patience has two kinds of answers; a client that checks results
-    // must know of both.
-    if found.hints.timeout > found.hints.wait.unwrap_or(CALL_WAIT) {
+    // must know of both. What is answered with tasks only is told in them.
+    if outlasts && tool.tasks != Some(TaskSupport::Required) {
         tool.output_schema = tool.output_schema.as_ref().map(jobs::or_running);
     }
     Some((tool, CallPlan { projection, hints: found.hints.clone() }))

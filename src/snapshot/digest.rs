@@ -30,6 +30,7 @@ pub(super) fn of_tool(tool: &Tool) -> Digest {
     parts.add(tool.output_schema.as_ref().map_or("", |s| s.as_str()).as_bytes());
     parts.add(&json::to_bytes(&tool.annotations));
     parts.add(&json::to_bytes(&tool.deprecated));
+    parts.add(tool.tasks.map_or("", |t| t.as_str()).as_bytes());
     parts.digest()
 }
 

@@ -34,6 +34,8 @@ pub struct OwnedRow {
     pub kind: String,
     /// Its id.
     pub id: String,
+    /// When, Unix milliseconds of the process that noted it.
+    pub at_ms: u64,
 }
 
 fn count(n: usize) -> i64 {
@@ -47,8 +49,8 @@ fn sweep(db: &Connection, _now_ms: i64) -> rusqlite::Result<()> {
 
 impl Store {
     /// Notes that a caller created a thing.
-    pub async fn created(&self, row: OwnedRow, now_ms: u64) -> Result<(), StoreError> {
-        let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+    pub async fn created(&self, row: OwnedRow) -> Result<(), StoreError> {
+        let at_ms = i64::try_from(row.at_ms).unwrap_or(i64::MAX);
         self.write(move |db| {
             db.execute(
                 "INSERT INTO owned (caller, kind, id, at_ms) VALUES (?1, ?2, ?3, ?4)
@@ -62,13 +64,17 @@ impl Store {
         .await
     }
 
-    /// Everything that is known to be somebody's, oldest first.
-    pub async fn owned(&self) -> Result<Vec<OwnedRow>, StoreError> {
-        self.read(|db| {
-            let sql = "SELECT caller, kind, id FROM owned ORDER BY at_ms, caller, kind, id";
-            let row =
-                |r: &rusqlite::Row<'_>| Ok(OwnedRow { caller: r.get(0)?, kind: r.get(1)?, id: r.get(2)? });
-            db.prepare(sql)?.query_map([], row)?.collect()
+    /// What is known to be somebody's and was noted at `since_ms` or later, oldest first; 0 for everything.
+    pub async fn owned(&self, since_ms: u64) -> Result<Vec<OwnedRow>, StoreError> {
+        let since = i64::try_from(since_ms).unwrap_or(i64::MAX);
+        self.read(move |db| {
+            let sql = "SELECT caller, kind, id, at_ms FROM owned WHERE at_ms >= ?1
+                ORDER BY at_ms, caller, kind, id";
+            let row = |r: &rusqlite::Row<'_>| {
+                let at_ms = u64::try_from(r.get::<_, i64>(3)?).unwrap_or(0);
+                Ok(OwnedRow { caller: r.get(0)?, kind: r.get(1)?, id: r.get(2)?, at_ms })
+            };
+            db.prepare(sql)?.query_map([since], row)?.collect()
         })
         .await
     }
@@ -81,17 +87,24 @@ mod tests {
     #[tokio::test]
     async fn the_newest_things_of_a_caller_are_kept() {
         let store = Store::in_memory();
-        let thing = |caller: &str, id: u64| OwnedRow {
+        let thing = |caller: &str, id: u64, at_ms: u64| OwnedRow {
             caller: caller.to_owned(),
             kind: "issue".to_owned(),
             id: id.to_string(),
+            at_ms,
         };
-        store.created(thing("bob", 1), 0).await.unwrap();
+        store.created(thing("bob", 1, 0)).await.unwrap();
         for n in 0..=u64::try_from(OWNED_PER_CALLER_MAX).unwrap() {
-            store.created(thing("alice", n), n).await.unwrap();
+            store.created(thing("alice", n, n)).await.unwrap();
         }
-        let kept = store.owned().await.unwrap();
+        let kept = store.owned(0).await.unwrap();
         assert_eq!(kept.len(), OWNED_PER_CALLER_MAX + 1);
-        assert_eq!((&kept[0], &kept[1]), (&thing("bob", 1), &thing("alice", 1)), "alice's oldest is gone");
+        assert_eq!(
+            (&kept[0], &kept[1]),
+            (&thing("bob", 1, 0), &thing("alice", 1, 1)),
+            "alice's oldest is gone"
+        );
+        let newest = store.owned(999).await.unwrap();
+        assert_eq!(newest, [thing("alice", 999, 999), thing("alice", 1_000, 1_000)]);
     }
 }

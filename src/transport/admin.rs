@@ -26,7 +26,7 @@ use crate::audit::Query;
 use crate::call::{ErrorCode, ToolError};
 use crate::gateway::{Gateway, challenge_error};
 use crate::id::Scope;
-use crate::json;
+use crate::json::{self, JsonError};
 use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::policy::{Principal, RuleRef, ScopeChallenge};
 
@@ -81,10 +81,11 @@ pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Obje
     if !is_json {
         return Err(refuse(415, "`Content-Type` must be `application/json`.".to_owned()));
     }
-    match json::parse(&bytes, bytes.len()) {
+    match json::parse_exact_bytes(&bytes, bytes.len()) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(refuse(400, "The body must be a JSON object.".to_owned())),
-        Err(e) => Err(refuse(400, format!("The body is not JSON: {e}."))),
+        Err(JsonError::Malformed(e)) => Err(refuse(400, format!("The body is not JSON: {e}."))),
+        Err(e) => Err(refuse(400, format!("The body cannot be taken: {e}."))),
     }
 }
 

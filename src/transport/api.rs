@@ -72,7 +72,11 @@ fn respond(answer: CallAnswer, server: &str, access: &Access, host: Option<&str>
             let header = access.insufficient_scope(&challenge, host);
             with_authenticate(failure(403, &challenge_error(&challenge)), &header)
         }
-        CallAnswer::UnknownTool | CallAnswer::Ask(_) | CallAnswer::CannotAsk(_) | CallAnswer::BadState => {
+        CallAnswer::UnknownTool
+        | CallAnswer::Ask(_)
+        | CallAnswer::CannotAsk(_)
+        | CallAnswer::NeedsTask
+        | CallAnswer::BadState => {
             failure(404, &ToolError::new(ErrorCode::NotFound, "There is no such tool for you."))
         }
     }

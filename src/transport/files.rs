@@ -93,7 +93,7 @@ pub(super) async fn upload(State(server): State<Arc<Server>>, request: Request) 
             upload.write(&data).await.map_err(|e| refused(&e))?;
         }
     }
-    finish(gateway, vec![upload]).await
+    finish(gateway, &ctx, vec![upload]).await
 }
 
 /// What a raw upload says of itself.
@@ -109,7 +109,10 @@ impl Announced {
         let kind = text(&CONTENT_TYPE).unwrap_or_default().to_owned();
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let named = form_urlencoded::parse(query).find(|(k, _)| k == "name").map(|(_, v)| v.into_owned());
-        let name = named.or_else(|| text(&CONTENT_DISPOSITION).and_then(disposition_name));
+        // Not only visible ASCII: clients send names as they are.
+        let disposition = parts.headers.get(CONTENT_DISPOSITION);
+        let disposition = disposition.and_then(|v| std::str::from_utf8(v.as_bytes()).ok());
+        let name = named.or_else(|| disposition.and_then(disposition_name));
         let ending = media::essence(&kind).map_or("", |k| media::ending(&k));
         Self {
             size: text(&CONTENT_LENGTH).and_then(|n| n.parse().ok()),
@@ -129,11 +132,13 @@ async fn form(gateway: &Gateway, ctx: &RequestContext, request: Request) -> Answ
     let refuse = |e: FileError| refused(&e);
     let mut parts = Multipart::from_request(request, &()).await.map_err(|_e| broken())?;
     let mut uploads: Vec<Upload> = Vec::new();
+    let mut taken = 0_u64;
     loop {
         let next = tokio::time::timeout(REQUEST_BODY_TIME, parts.next_field()).await;
         let next = next.map_err(|_late| slow())?;
         let Some(mut part) = next.map_err(|_e| broken())? else { break };
-        let Some(name) = part.file_name().map(str::to_owned) else { continue };
+        // Without a name it is no file; with an empty one it is the field of a form in which none was chosen.
+        let Some(name) = part.file_name().filter(|n| !n.is_empty()).map(str::to_owned) else { continue };
         if uploads.len() >= PARTS_MAX {
             let message = format!("A form brings at most {PARTS_MAX} files.");
             return Err(invalid(&message).into());
@@ -145,32 +150,79 @@ async fn form(gateway: &Gateway, ctx: &RequestContext, request: Request) -> Answ
             let chunk = chunk.map_err(|_late| slow())?;
             let Some(data) = chunk.map_err(|_e| broken())? else { break };
             upload.write(&data).await.map_err(refuse)?;
+            // None of them counts before all are there, so each alone would fit.
+            upload.fits_beside(taken).map_err(refuse)?;
         }
+        taken = taken.saturating_add(upload.size());
         uploads.push(upload);
     }
-    finish(gateway, uploads).await
+    finish(gateway, ctx, uploads).await
 }
 
-/// Files are kept only once all of a request have arrived whole.
-async fn finish(gateway: &Gateway, uploads: Vec<Upload>) -> Answer {
-    let mut files = Vec::with_capacity(uploads.len());
+/// Files are kept only once all of a request have arrived whole, and all of them or none.
+async fn finish(gateway: &Gateway, ctx: &RequestContext, uploads: Vec<Upload>) -> Answer {
+    let mut files: Vec<FileMeta> = Vec::with_capacity(uploads.len());
     for upload in uploads {
-        files.push(upload.finish(UPLOADED).await.map_err(|e| refused(&e))?);
+        match upload.finish(UPLOADED).await {
+            Ok(file) => files.push(file),
+            Err(error) => {
+                for file in files {
+                    // Its sender is told of none of them. One that cannot be removed expires.
+                    gateway.remove_file(ctx, &file.id).await.ok();
+                }
+                return Err(refused(&error).into());
+            }
+        }
     }
     Ok(created(gateway, files))
 }
 
 /// The file name of a `Content-Disposition` (RFC 6266), the extended form first.
 fn disposition_name(value: &str) -> Option<String> {
-    let parameter = |name: &str| {
-        let mut parts = value.split(';').skip(1).filter_map(|p| p.split_once('='));
-        parts.find(|(k, _)| k.trim().eq_ignore_ascii_case(name)).map(|(_, v)| v.trim().trim_matches('"'))
-    };
-    let extended = parameter("filename*").and_then(|v| {
+    let found = parameters(value);
+    let of = |name: &str| found.iter().find(|(k, _)| k == name).map(|(_, v)| v.as_str());
+    let extended = of("filename*").and_then(|v| {
         let (_, encoded) = v.split_once("''").filter(|(set, _)| set.eq_ignore_ascii_case("utf-8"))?;
         percent_decode_str(encoded).decode_utf8().ok().map(std::borrow::Cow::into_owned)
     });
-    extended.or_else(|| parameter("filename").map(str::to_owned)).filter(|n| !n.is_empty())
+    extended.or_else(|| of("filename").map(str::to_owned)).filter(|n| !n.is_empty())
+}
+
+/// The parameters of a header by their names in lower case; a value in quotes may hold anything (RFC 9110 §5.6.4).
+fn parameters(value: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut rest = value.split_once(';').map_or("", |(_, rest)| rest);
+    while let Some((name, after)) = rest.split_once('=') {
+        let (text, next) = match after.trim_start().strip_prefix('"') {
+            None => {
+                let (text, next) = after.split_once(';').unwrap_or((after, ""));
+                (text.trim().to_owned(), next)
+            }
+            Some(quoted) => {
+                let (text, next) = unquoted(quoted);
+                (text, next.split_once(';').map_or("", |(_, next)| next))
+            }
+        };
+        // What has no value stands before the name of the next one that has.
+        let name = name.rsplit(';').next().unwrap_or(name);
+        found.push((name.trim().to_ascii_lowercase(), text));
+        rest = next;
+    }
+    found
+}
+
+/// A quoted text from behind its first quote on, and what comes after the last one.
+fn unquoted(text: &str) -> (String, &str) {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => break,
+            '\\' => out.extend(chars.next()),
+            c => out.push(c),
+        }
+    }
+    (out, chars.as_str())
 }
 
 /// `GET /api/v1/files`: the caller's files; `?from=` is `next` of the page before.
@@ -178,7 +230,8 @@ pub(super) async fn list(State(server): State<Arc<Server>>, request: Request) ->
     let (parts, _) = request.into_parts();
     let (ctx, gateway) = admit(&server, &parts.headers).await?;
     let query = parts.uri.query().unwrap_or_default().as_bytes();
-    let from = form_urlencoded::parse(query).find(|(k, _)| k == "from").and_then(|(_, v)| v.parse().ok());
+    let from = form_urlencoded::parse(query).find(|(k, _)| k == "from").map(|(_, v)| v.parse());
+    let from = from.transpose().map_err(|_none| invalid("`from` is the `next` of the page before."))?;
     let found = gateway.files().list(&ctx.principal.subject, from.unwrap_or(0), LISTED + 1).await;
     let mut files = found.map_err(|e| refused(&e))?;
     let next = files.get(LISTED).map(|f| f.seq);
@@ -218,7 +271,7 @@ pub(super) async fn content(
 async fn send(gateway: &Gateway, file: &FileMeta, parts: &Parts) -> Result<Response<Body>, FileError> {
     let text = |name: HeaderName| parts.headers.get(name).and_then(|v| v.to_str().ok());
     let etag = format!("\"{}\"", file.blake3);
-    if text(IF_NONE_MATCH).is_some_and(|list| list == "*" || list.split(',').any(|t| t.trim() == etag)) {
+    if text(IF_NONE_MATCH).is_some_and(|list| list == "*" || list.split(',').any(|t| weak(t) == etag)) {
         return Ok(with_file(of(304, Body::empty()), file, &etag));
     }
     // A range of other bytes than the client has the rest of is the whole.
@@ -242,6 +295,12 @@ async fn send(gateway: &Gateway, file: &FileMeta, parts: &Parts) -> Result<Respo
         put(headers, CONTENT_RANGE, &format!("bytes {from}-{}/{}", from + length - 1, file.size));
     }
     Ok(response)
+}
+
+/// An entity tag without the mark that it is weak: that does not count here (RFC 9110 §13.1.2).
+fn weak(tag: &str) -> &str {
+    let tag = tag.trim();
+    tag.strip_prefix("W/").unwrap_or(tag)
 }
 
 fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
@@ -338,5 +397,17 @@ mod tests {
         let both = "attachment; filename=\"x\"; filename*=UTF-8''%C3%BC.txt";
         assert_eq!(disposition_name(both).as_deref(), Some("ü.txt"));
         assert_eq!(disposition_name("inline"), None);
+        for (value, name) in [
+            ("attachment; filename=\"a;b \\\"c\\\".txt\"; size=3", "a;b \"c\".txt"),
+            ("attachment;filename=plain.txt ; x=\"y\"", "plain.txt"),
+            ("attachment; inline; FileName = \"x.txt\"", "x.txt"),
+            ("attachment; x=\"filename=evil\"; filename=good", "good"),
+            ("attachment; filename=\"ü.txt\"", "ü.txt"),
+            ("attachment; filename=\"never ends", "never ends"),
+            ("attachment; filename*=latin1''%E4; filename=b", "b"),
+        ] {
+            assert_eq!(disposition_name(value).as_deref(), Some(name), "{value}");
+        }
+        assert_eq!(disposition_name("attachment; filename=\"\""), None);
     }
 }

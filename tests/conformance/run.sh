@@ -37,10 +37,10 @@ for era in 2025-11-25 2026-07-28; do
     --expected-failures "$here/expected-failures-$era.yml" -o "$out/$era" > "$out/$era.log" 2>&1 || failed=1
   tail -n 40 "$out/$era.log"
 done
-# Extensions are on no revision's list: one by one. The one that is left out (tasks-required-task-error) needs a tool that
-# refuses a client without the extension; docent answers it with a job.
+# Extensions are on no revision's list: one by one.
 for scenario in tasks-lifecycle tasks-capability-negotiation tasks-wire-fields tasks-request-state-removal \
-  tasks-request-headers tasks-dispatch-and-envelope tasks-mrtr-input tasks-mrtr-composition tasks-status-notifications; do
+  tasks-request-headers tasks-dispatch-and-envelope tasks-mrtr-input tasks-mrtr-composition tasks-status-notifications \
+  tasks-required-task-error; do
   echo "== conformance $scenario"
   "$node" "$suite" server --url "http://127.0.0.1:$port/mcp" --scenario "$scenario" --force \
     --expected-failures "$here/expected-failures-tasks.yml" -o "$out/tasks" > "$out/$scenario.log" 2>&1 \

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{TestServer, root, rpc};
+use crate::support::{TestHome, TestServer, root, rpc};
 use crate::wire_double::{Streaming, header, request, with_meta};
 
 /// The conformance home has tools that ask.
@@ -124,4 +124,90 @@ fn a_prompt_whose_tool_asks_comes_again_with_the_answer_and_a_session_is_told_to
     let headers = [("mcp-session-id", session.as_str())];
     let refused = rpc(&server.url, &headers, &request(2, "prompts/get", json!({"name": name}))).2;
     assert!(refused["error"]["message"].as_str().unwrap().contains("asks its client"), "{refused}");
+}
+
+const PROMPTS: &str = r#"
+kind = "script"
+[[tool]]
+id = "who"
+description = "Asks for a name."
+script = { file = "ask.rhai", run = "who" }
+[[tool]]
+id = "twice"
+description = "Asks for a name, then for a colour."
+script = { file = "ask.rhai", run = "twice" }
+[[prompt]]
+id = "both"
+[[prompt.message]]
+tool = "who"
+[[prompt.message]]
+text = "and"
+[[prompt.message]]
+tool = "twice"
+"#;
+
+const ASKS: &str = r#"
+fn field(name) {
+    let properties = #{};
+    properties[name] = #{ type: "string" };
+    #{ type: "object", properties: properties, required: [name] }
+}
+fn who(args, ctx) {
+    let answers = ctx.ask([elicit("name", "Who?", field("name"))]);
+    text(`First ${answers.name.content.name}`)
+}
+fn twice(args, ctx) {
+    let first = ctx.ask([elicit("name", "Who else?", field("name"))]);
+    let second = ctx.ask([elicit("colour", "Which colour?", field("colour"))]);
+    text(`Then ${first.name.content.name} in ${second.colour.content.colour}`)
+}
+"#;
+
+#[test]
+fn tools_of_one_prompt_ask_together_and_each_gets_its_own_answers() {
+    let home = TestHome::with(&[
+        (
+            "docent.toml",
+            "[callers.anonymous]\n[upstreams]\nenabled = [\"q\"]\n[[allow]]\nupstreams = [\"q\"]\n",
+        ),
+        ("scripts/q/upstream.toml", PROMPTS),
+        ("scripts/q/ask.rhai", ASKS),
+    ]);
+    let server = TestServer::start(home.path(), &[]);
+    let get = |more: Value| {
+        let mut params = with_meta(json!({"name": "q_both"}));
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
+        for (key, value) in more.as_object().unwrap() {
+            params[key] = value.clone();
+        }
+        let headers =
+            [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "prompts/get"), ("mcp-name", "q_both")];
+        rpc(&server.url, &headers, &request(1, "prompts/get", params)).2
+    };
+    let keys = |answer: &Value| {
+        let asked = answer["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{answer}"));
+        asked.keys().cloned().collect::<Vec<_>>()
+    };
+    let given = |content: Value| json!({"action": "accept", "content": content});
+    let first = get(json!({}));
+    assert_eq!(keys(&first), ["0.name", "2.name"], "{first}");
+    let state = &first["result"]["requestState"];
+    // Half of the answers: the other half is asked again.
+    let half =
+        get(json!({"inputResponses": {"2.name": given(json!({"name": "Bob"}))}, "requestState": state}));
+    assert_eq!(keys(&half), ["0.name", "2.colour"], "{half}");
+    let answers = json!({"0.name": given(json!({"name": "Ann"})), "2.name": given(json!({"name": "Bob"}))});
+    let second = get(json!({"inputResponses": answers, "requestState": state}));
+    assert_eq!(keys(&second), ["colour"], "what was answered is not asked again: {second}");
+    let state = &second["result"]["requestState"];
+    let answers = json!({"colour": given(json!({"colour": "red"}))});
+    let last = get(json!({"inputResponses": answers, "requestState": state}))["result"].clone();
+    let text = last["messages"].to_string();
+    assert!(text.contains("First Ann") && text.contains("Then Bob in red"), "{last}");
+    assert_eq!(last["messages"].as_array().unwrap().len(), 3);
+    let forged = state.as_str().unwrap().replace("\"state\":\"", "\"state\":\"x");
+    for bad in [json!("x"), json!(forged)] {
+        let refused = get(json!({"inputResponses": {"colour": given(json!({}))}, "requestState": bad}));
+        assert!(refused["error"]["message"].as_str().unwrap().contains("requestState"), "{refused}");
+    }
 }

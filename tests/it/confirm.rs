@@ -293,6 +293,48 @@ fn a_caller_may_close_what_it_opened_and_nothing_else() {
 }
 
 #[test]
+fn what_a_caller_creates_in_one_process_is_its_own_in_another_at_once() {
+    let home = home();
+    home.write(
+        "scripts/u/upstream.toml",
+        "kind = \"script\"\n[[tool]]\nid = \"open\"\ndescription = \"Opens an issue.\"\n\
+         script = { file = \"u.rhai\", run = \"opened\" }\ncreates = { kind = \"issue\", id = \"/number\" }\n\
+         [[tool]]\nid = \"approve\"\ndescription = \"Approves an issue.\"\nscript = { file = \"u.rhai\", run = \"done\" }\n",
+    );
+    home.write(
+        "scripts/u/u.rhai",
+        "fn opened(args, ctx) { json(#{ number: args.n }) }\nfn done(args, ctx) { json(#{ done: true }) }\n",
+    );
+    // Four eyes: not to know of it would let it pass.
+    home.write(
+        "policies/p.rhai",
+        "fn rules(p) { p.allow().tool(\"u.open\"); }\nfn decide(caller, tool, args) {\n\
+           if tool.matches(\"u.approve\") { if owns(\"issue\", args.number) { deny(\"not your own\") } else { allow() } }\n\
+           else { abstain() }\n}\n",
+    );
+    let server = TestServer::start(home.path(), &[]);
+    let approve = |who: &str, n: i64| {
+        call(&server.url, who, "u_approve", json!({"number": n}), json!({}), false)
+            .to_string()
+            .contains("not your own")
+    };
+    assert!(!approve("alice", 1));
+    let mut other = pipe(home.path(), server.data(), Some("alice"));
+    let (mut stdin, mut lines) = (other.stdin.take().unwrap(), BufReader::new(other.stdout.take().unwrap()));
+    for n in 1..20 {
+        let message = request(n, "tools/call", with_meta(json!({"name": "u_open", "arguments": {"n": n}})));
+        writeln!(stdin, "{message}").unwrap();
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.contains("\"isError\":false"), "{line}");
+        assert!(approve("alice", n), "{n}: the other process knows it as soon as its maker does");
+        assert!(!approve("bob", n));
+    }
+    drop(stdin);
+    other.wait().unwrap();
+}
+
+#[test]
 fn questions_grants_and_used_answers_survive_a_kill() {
     let home = home();
     home.write(

@@ -158,6 +158,45 @@ fn what_is_too_large_unnamed_or_nobodys_is_refused() {
     );
 }
 
+#[test]
+fn a_form_is_kept_whole_or_not_at_all_and_names_and_types_are_what_was_meant() {
+    let home = home();
+    let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
+    home.write("docent.toml", &main.replace("max_bytes = 2000", "max_bytes = 2000\nquota_bytes = 4500"));
+    let server = TestServer::start(home.path(), &[]);
+    let post = |path: &str, headers: &[(&str, &str)], body: &str| {
+        let (status, _, body) = api(&server, "alice", "POST", path, headers, body);
+        (status, parsed(&body))
+    };
+    let listed = || {
+        parsed(&api(&server, "alice", "GET", "/api/v1/files", &[], "").2)["files"].as_array().unwrap().len()
+    };
+    let part = |name: &str, body: &str| {
+        format!("--X\r\ncontent-disposition: form-data; name=\"f\"; filename=\"{name}\"\r\n\r\n{body}\r\n")
+    };
+    let kind = [("content-type", "multipart/form-data; boundary=X")];
+    let large = "x".repeat(1_900);
+    // Each fits, all together do not: none is kept, and the sender is told of room, not of a part that went in.
+    let form = format!("{}{}{}--X--\r\n", part("a", &large), part("b", &large), part("c", &large));
+    let (status, refused) = post("/api/v1/files", &kind, &form);
+    assert_eq!((status, listed()), (507, 0), "{refused}");
+    // One that breaks off in the middle brings nothing either; a field in which no file was chosen is none.
+    assert_eq!((post("/api/v1/files", &kind, &part("a", "1")).0, listed()), (400, 0));
+    let (status, made) =
+        post("/api/v1/files", &kind, &format!("{}{}--X--\r\n", part("", ""), part("a.txt", "1")));
+    assert_eq!((status, &made["name"], listed()), (201, &json!("a.txt"), 1), "{made}");
+    // The type that clients put on bytes they know nothing of says nothing: the name does.
+    let unknown = [("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(post("/api/v1/files?name=plan.pdf", &unknown, "%PDF").1["mime"], "application/pdf");
+    let named = [("content-disposition", "attachment; filename=\"a;b \\\"c\\\".txt\"; size=1")];
+    assert_eq!(post("/api/v1/files", &named, "1").1["name"], "a;b _c_.txt");
+    let id = made["file_id"].as_str().unwrap();
+    let path = format!("/api/v1/files/{id}/content");
+    let etag = format!("W/\"{}\"", made["blake3"].as_str().unwrap());
+    assert_eq!(api(&server, "alice", "GET", &path, &[("if-none-match", &etag)], "").0, 304);
+    assert_eq!(api(&server, "alice", "GET", "/api/v1/files?from=abc", &[], "").0, 400);
+}
+
 /// An HTTP server that keeps what it is sent and answers with bytes.
 fn sink() -> (String, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -243,6 +243,35 @@ fn cases_reach_what_is_withheld_and_who_opens_agents() {
 }
 
 #[test]
+fn the_opening_of_an_agent_is_explained() {
+    let home = home(
+        "fn rules(p) { p.allow(); }\n\
+         fn agent_open(caller, agent) { if agent.id == \"deploy\" { challenge([\"ops:deploy\"]) } else { allow() } }\n",
+    );
+    let main = std::fs::read_to_string(home.path().join("docent.toml")).unwrap();
+    home.write(
+        "docent.toml",
+        &format!("{main}\n[agents.deploy]\ntools = [\"u.read\"]\n[agents.reader]\ntools = [\"u.read\"]\n"),
+    );
+    let explain = |name: &str| json_of(&home, &["policy", "explain", name, "--json"]);
+    let asked = explain("deploy");
+    assert_eq!(
+        (&asked["decision"], &asked["scopes"]),
+        (&json!("challenge"), &json!(["ops:deploy"])),
+        "{asked}"
+    );
+    assert_eq!(asked["rule"], json!({"file": "policies/p.rhai", "line": 2}), "{asked}");
+    assert_eq!(explain("agent.deploy"), asked, "by its full name");
+    assert_eq!(explain("reader")["decision"], "permit");
+    let (code, _, told) = run(home.path(), &["policy", "explain", "nobody"]);
+    assert!(code == 1 && told.contains("there is no tool, resource, prompt or agent `nobody`"), "{told}");
+    // Where no policy speaks of agents, one is hidden with its tools.
+    home.write("policies/p.rhai", "fn rules(p) { p.allow(); p.hide().tool(\"u.read\"); }\n");
+    let hidden = explain("reader");
+    assert_eq!((&hidden["decision"], hidden["visible"].as_bool()), (&json!("deny"), Some(false)), "{hidden}");
+}
+
+#[test]
 fn resources_and_prompts_are_explained_by_the_names_people_know() {
     let home = home(STRICTER);
     let pack = std::fs::read_to_string(home.path().join("scripts/u/upstream.toml")).unwrap();

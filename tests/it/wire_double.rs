@@ -44,6 +44,7 @@ fn entry(name: &str, schema: &Value) -> Arc<ToolEntry> {
         description: Arc::from(format!("Does {name}.")),
         input_schema: SchemaText::of(schema),
         output_schema: (name == "echo").then(|| SchemaText::of(&json!({"type": "object"}))),
+        tasks: None,
         annotations: ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() },
     })
 }

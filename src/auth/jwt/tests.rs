@@ -290,6 +290,47 @@ async fn neither_no_signature_nor_a_shared_secret_is_one() {
     }
 }
 
+/// What everybody may read of a key is no secret: a token "signed" with it by HMAC is refused for its algorithm,
+/// whatever form of the key its maker took, and under every name of the algorithm (RFC 8725 §2.1).
+#[tokio::test]
+async fn a_public_key_is_no_shared_secret() {
+    let ours = Signer::rsa();
+    let (jwk, claims) = (ours.jwk("k"), World::new(&[ours.jwk("k")]).claims());
+    let bytes = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().unwrap()).unwrap();
+    let Signer::Rsa(pair) = &ours else { panic!("an RSA key") };
+    let der = pair.public().as_ref().to_vec();
+    let pem =
+        format!("-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----\n", STANDARD.encode(&der));
+    let secrets = [
+        bytes("n"),
+        jwk["n"].as_str().unwrap().as_bytes().to_vec(),
+        der,
+        pem.into_bytes(),
+        jwk.to_string().into_bytes(),
+    ];
+    // An issuer that says HS256 of its public key makes it no secret either.
+    let mut mislabelled = jwk.clone();
+    mislabelled["alg"] = json!("HS256");
+    for keys in [jwk, mislabelled] {
+        let world = World::new(&[keys]);
+        for (alg, hash) in [
+            ("HS256", ring::hmac::HMAC_SHA256),
+            ("HS384", ring::hmac::HMAC_SHA384),
+            ("HS512", ring::hmac::HMAC_SHA512),
+        ] {
+            for secret in &secrets {
+                let part = |v: &Value| URL_SAFE_NO_PAD.encode(v.to_string());
+                let message =
+                    format!("{}.{}", part(&json!({"alg": alg, "kid": "k", "typ": "JWT"})), part(&claims));
+                let tag = ring::hmac::sign(&ring::hmac::Key::new(hash, secret), message.as_bytes());
+                let token = format!("{message}.{}", URL_SAFE_NO_PAD.encode(tag.as_ref()));
+                let told = world.refusal(&token).await;
+                assert!(told.contains("algorithm"), "{alg}: {told}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_algorithm_that_is_not_on_the_list_is_refused_though_the_key_would_do() {
     let ours = Signer::rsa();

@@ -63,7 +63,7 @@ impl Agent {
 
     /// Whether every tool of it is hidden from the caller. One that names no tool, or one that does not exist,
     /// hides nothing.
-    fn is_out_of_sight(&self, view: &View) -> bool {
+    pub(super) fn is_out_of_sight(&self, view: &View) -> bool {
         let hidden = |named: &Named| matches!(named, Named::Tool(no) if !view.roster.visible.contains(*no));
         !self.tools.is_empty()
             && self.unknown.is_empty()
@@ -128,6 +128,11 @@ impl AgentTable {
         let mut agents: Vec<Agent> = all.map(|(id, s)| Agent::of(snapshot, id, &s)).collect();
         agents.sort_by(|a, b| a.facts.id.cmp(&b.facts.id));
         Self { agents, digest: definitions(snapshot, published) }
+    }
+
+    /// An agent by its name.
+    pub(super) fn find(&self, name: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.facts.id.as_str() == name)
     }
 }
 

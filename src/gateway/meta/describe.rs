@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::call::{Omission, ToolError};
-use crate::catalog::{Deprecation, Hash, Tool, ToolAnnotations};
+use crate::catalog::{Deprecation, Hash, TaskSupport, Tool, ToolAnnotations};
 use crate::id::{Scope, ToolId, ToolNo, UpstreamId};
 use crate::json::{self, JsonText, Object};
 use crate::policy::{Decision, Principal, Reason, Standing};
@@ -36,6 +36,9 @@ struct Entry<'a> {
     annotations: &'a ToolAnnotations,
     #[serde(skip_serializing_if = "Option::is_none")]
     deprecated: Option<&'a Deprecation>,
+    /// `{"taskSupport": "required"}` where a direct call is answered with a task only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    execution: Option<Value>,
     input_schema: Schema<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a RawValue>,
@@ -122,6 +125,10 @@ fn entry<'a>(view: &'a View, who: &Principal, no: ToolNo, tool: &'a Tool) -> Ent
         tags: tool.tags.iter().map(|t| &**t).collect(),
         annotations: &tool.annotations,
         deprecated: tool.deprecated.as_ref(),
+        execution: tool
+            .tasks
+            .filter(|t| *t == TaskSupport::Required)
+            .map(|t| json!({ "taskSupport": t.as_str() })),
         input_schema: Schema::Whole(tool.input_schema.raw()),
         output_schema: tool.output_schema.as_ref().and_then(SchemaText::raw).or_else(plain),
         output_families: projection.map(Projection::families).unwrap_or_default(),

@@ -50,6 +50,7 @@ pub(in super::super) fn entries(server: &str, shelf: &Shelf) -> Vec<Arc<ToolEntr
             input_schema: input_schema(tool),
             output_schema: None,
             annotations: annotations(tool),
+            tasks: None,
         })
         .map(Arc::new)
         .collect()

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::failure;
 use super::super::record::refusal;
 use super::super::{Gateway, RequestContext};
+use super::rounds::Round;
 use super::{OfferAnswer, OfferView, PromptMessage, PromptText};
 use crate::call::{ErrorCode, ToolError, ToolResult};
 use crate::catalog::upstream_uri;
@@ -37,6 +38,9 @@ impl Gateway {
             refusal(self.audit(), ctx, ("prompt", name), ("unknown", None));
             return OfferAnswer::NotFound;
         };
+        if let Err(e) = self.renew_owned(&view.view.snapshot).await {
+            return OfferAnswer::Failed(e);
+        }
         let permit = match view.decide(ctx, prompt.subject, arguments) {
             Ok(permit) => permit,
             Err(answer) => return answer,
@@ -71,12 +75,23 @@ impl Gateway {
     ) -> Result<Vec<PromptMessage>, OfferAnswer<PromptText>> {
         let mut out = Vec::new();
         let mut bytes = 0;
-        for (role, part) in parts {
+        let mut round = Round::of(ctx).map_err(OfferAnswer::Failed)?;
+        for (number, (role, part)) in parts.iter().enumerate() {
             let role = match role {
                 Role::User => "user",
                 Role::Assistant => "assistant",
             };
-            for content in self.contents(ctx, view, part, arguments).await? {
+            let own = round.context(ctx, number);
+            let contents = match self.contents(&own, view, part, arguments).await {
+                Ok(contents) => contents,
+                // The others may ask too: a person is shown all questions at once.
+                Err(OfferAnswer::Ask(question)) => {
+                    round.asks(number, *question);
+                    continue;
+                }
+                Err(answer) => return Err(answer),
+            };
+            for content in contents {
                 bytes += json::encoded_len(&content);
                 if bytes > PROMPT_BYTES_MAX {
                     let message = format!(
@@ -88,7 +103,7 @@ impl Gateway {
                 out.push(PromptMessage { role, content });
             }
         }
-        Ok(out)
+        round.question().map_or(Ok(out), |question| Err(OfferAnswer::Ask(Box::new(question))))
     }
 
     /// The content blocks of one message: several where a resource has several parts.

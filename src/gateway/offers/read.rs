@@ -73,6 +73,9 @@ impl Gateway {
             if uri.len() > URI_BYTES_MAX {
                 return OfferAnswer::NotFound;
             }
+            if let Err(e) = self.renew_owned(&view.view.snapshot).await {
+                return OfferAnswer::Failed(e);
+            }
             if let Some(answer) = own::read(self, view, ctx, uri).await {
                 return answer;
             }
@@ -178,10 +181,11 @@ impl Gateway {
             CallAnswer::Running(report) => OfferAnswer::Failed(still_running(&report)),
             CallAnswer::Ask(question) => OfferAnswer::Ask(question),
             CallAnswer::CannotAsk(missing) => OfferAnswer::Failed(failure::cannot_ask(&missing)),
-            // Also where two tools of one prompt ask: the state of one answer is not the other's.
+            // Backing calls are answered to docent itself, which needs no task.
+            CallAnswer::NeedsTask => OfferAnswer::Failed(failure::internal()),
             CallAnswer::BadState => {
-                let message = "`requestState` is not one that was given for the tool behind it, or two such tools ask: \
-                               call them themselves.";
+                let message =
+                    "`requestState` is not one that was given for the tool behind it: ask again without it.";
                 OfferAnswer::Failed(ToolError::new(ErrorCode::InvalidArgument, message))
             }
             CallAnswer::Outcome(ToolOutcome::Failed(e)) => OfferAnswer::Failed(e),

@@ -137,6 +137,66 @@ async fn jobs_wait_for_a_slot_and_their_time_begins_with_it() {
 }
 
 #[tokio::test]
+async fn five_hundred_jobs_of_one_caller_put_off_another_one_by_a_turn() {
+    let world = patient();
+    let greedy = caller(&[]);
+    let modest = Principal { subject: Arc::from("modest"), ..Default::default() };
+    let modest = RequestContext::new(Arc::new(modest), "req-2");
+    for _ in 0..500 {
+        running(run(&world, &greedy, "fake.read", 0, None).await);
+    }
+    eventually("two run", || world.fake.calls() == 2).await;
+    let job = running(run(&world, &modest, "fake.read", 0, None).await);
+    // The two that run, one more of the greedy caller's at most, and this one.
+    let_go(&world, 4);
+    let end = structured(status(&world, &modest, &job.id, 30).await);
+    assert_eq!(end["status"], "completed", "{end}");
+    assert!(end["result"]["data"]["call"].as_u64().is_some_and(|call| call <= 4), "{end}");
+}
+
+#[tokio::test]
+async fn a_caller_without_room_is_refused_and_another_one_is_not() {
+    let world = patient();
+    let greedy = caller(&[]);
+    let modest = Principal { subject: Arc::from("modest"), ..Default::default() };
+    let modest = RequestContext::new(Arc::new(modest), "req-2");
+    let most = crate::limits::JOBS_PER_CALLER_MAX;
+    for n in 0..most {
+        // Not by `run`: the jobs are what counts here, not their calls.
+        let id = ToolId::parse("fake.read").unwrap();
+        let job = crate::jobs::Job::new(&greedy.principal.subject, &id, true, 0);
+        world.gateway.jobs().admit(&job).unwrap_or_else(|full| panic!("{n}: {full}"));
+    }
+    let refused = error(run(&world, &greedy, "fake.read", 0, None).await);
+    assert_eq!((refused.code, refused.retryable), (ErrorCode::RateLimited, true), "{refused}");
+    assert!(refused.message.contains("10000"), "{refused}");
+    assert_eq!(world.fake.calls(), 0, "nothing was sent");
+    let keyed = error(run(&world, &greedy, "fake.write", 0, Some("k")).await);
+    assert_eq!(keyed.code, ErrorCode::RateLimited);
+    let_go(&world, 1);
+    let job = running(run(&world, &modest, "fake.read", 0, None).await);
+    assert_eq!(structured(status(&world, &modest, &job.id, 30).await)["status"], "completed");
+    assert_eq!(world.gateway.jobs().counts().refused, 2);
+}
+
+#[tokio::test]
+async fn other_arguments_for_a_key_that_runs_are_refused_at_once_and_disturb_nothing() {
+    let world = patient();
+    let ann = caller(&[]);
+    let first = run(&world, &ann, "fake.write", 30, Some("k"));
+    let (first, ()) = tokio::join!(first, async {
+        eventually("it runs", || world.fake.calls() == 1).await;
+        let other =
+            json!({"tool": "fake.write", "arguments": {"text": "x"}, "request_key": "k", "wait_seconds": 30});
+        let collision = error(world.call_as(&ann, "docent_run_tool", other).await);
+        assert_eq!(collision.code, ErrorCode::ReplayKeyCollision, "while the first one runs");
+        let_go(&world, 1);
+    });
+    assert_eq!(structured(first)["data"], json!({"call": 1}));
+    assert_eq!(world.gateway.replays().counts(), ReplayCounts { collisions: 1, ..ReplayCounts::default() });
+}
+
+#[tokio::test]
 async fn a_call_within_patience_is_no_job_and_a_panic_ends_one_as_unknown() {
     let world = patient();
     let ann = caller(&[]);
@@ -300,4 +360,32 @@ async fn progress_of_a_call_is_told_to_everyone_who_waits_with_a_token() {
 fn what_a_record_says_of_a_repeat_is_one_word() {
     let words = [Dedup::Replayed, Dedup::Joined, Dedup::Collision].map(|d| serde_json::to_value(d).unwrap());
     assert_eq!(words, [json!("replayed"), json!("joined"), json!("collision")]);
+}
+
+#[tokio::test]
+async fn a_dispatcher_takes_a_key_from_its_meta_as_well_and_never_two() {
+    let world = patient();
+    let ann = caller(&[]);
+    let_go(&world, 9);
+    let dispatched = async |meta: Option<&str>, argument: Option<&str>| {
+        let mut arguments = json!({"tool": "fake.write", "arguments": {}});
+        if let Some(key) = argument {
+            arguments["request_key"] = json!(key);
+        }
+        let call = ToolCall {
+            tool: "docent_run_tool".to_owned(),
+            arguments: arguments.as_object().unwrap().clone(),
+            wait: crate::limits::CALL_WAIT,
+            request_key: meta.map(str::to_owned),
+            fields: Vec::new(),
+        };
+        world.gateway.call_tool(&ann, call).await
+    };
+    assert!(!is_deduplicated(&result(dispatched(Some("k"), None).await)));
+    for (meta, argument) in [(Some("k"), None), (None, Some("k")), (Some("k"), Some("k"))] {
+        assert!(is_deduplicated(&result(dispatched(meta, argument).await)), "{meta:?} {argument:?}");
+    }
+    let two = error(dispatched(Some("k"), Some("l")).await);
+    assert_eq!((two.code, two.field.as_deref()), (ErrorCode::InvalidArgument, Some("/request_key")));
+    assert_eq!(world.fake.calls(), 1);
 }

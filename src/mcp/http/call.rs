@@ -17,6 +17,7 @@ use crate::limits::PROGRESS_QUEUE;
 use crate::mcp::ask::{Asker, Questions};
 use crate::mcp::core::{Answer, Exchange, Mcp};
 use crate::mcp::envelope::{Params, RequestId};
+use crate::mcp::methods::Method;
 use crate::mcp::progress;
 
 /// A call whose progress is being streamed.
@@ -52,12 +53,12 @@ impl Streaming {
 }
 
 impl Mcp {
-    /// Runs a call; `guard` cancels it when the client goes away (stateless wire only).
+    /// Runs a call, or waits for the result of one that is a task; `guard` cancels it when the client goes away (stateless wire only).
     pub(super) async fn post_call(
         self: &Arc<Self>,
         mut exchange: Exchange,
         id: RequestId,
-        params: Params,
+        (method, params): (Method, Params),
         (token, questions): (Option<&RawValue>, Option<Arc<Questions>>),
         guard: Option<DropGuard>,
     ) -> HttpReply {
@@ -72,8 +73,12 @@ impl Mcp {
             receiver
         });
         let (server, call_id) = (Arc::clone(self), id.clone());
-        let mut call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> =
-            Box::pin(async move { server.call_tool(exchange, &call_id, &params).await });
+        let mut call: std::pin::Pin<Box<dyn Future<Output = Answer> + Send>> = if method == Method::TaskResult
+        {
+            Box::pin(async move { server.task_result(exchange, &call_id, &params).await })
+        } else {
+            Box::pin(async move { server.call_tool(exchange, &call_id, &params).await })
+        };
         let Some(mut progress) = progress else {
             let answer = when_woken(call).await;
             guard.map(DropGuard::disarm);

@@ -92,10 +92,10 @@ impl Mcp {
         // It goes with the call, which is a task of its own: on this wire a connection that goes away cancels
         // nothing, and the call can still be cancelled by name.
         exchange.underway = Some(underway);
-        if kind != Some(Method::CallTool) {
+        let Some(asking @ (Method::CallTool | Method::TaskResult)) = kind else {
             let answer = self.answer(exchange, &id, method, params).await;
             return HttpReply::answer(revision, &id, answer);
-        }
+        };
         let declared = Declared::of(&params);
         let streams = request.asks_for_events();
         let token = declared.progress_token().filter(|_| streams);
@@ -105,7 +105,7 @@ impl Mcp {
         }
         let can_be_asked = exchange.ctx.negotiated.can_be_asked();
         let questions = can_be_asked.then(|| Arc::clone(&session.questions));
-        self.post_call(exchange, id, params, (token, questions), None).await
+        self.post_call(exchange, id, (asking, params), (token, questions), None).await
     }
 
     /// The context of a request within a session: this request's principal, the session's client and extensions.

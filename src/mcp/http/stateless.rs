@@ -53,7 +53,7 @@ impl Mcp {
                     Err(error) => return fail(&error),
                 };
                 let token = declared.progress_token().filter(|_| request.asks_for_events());
-                self.post_call(exchange, id, params, (token, None), Some(guard)).await
+                self.post_call(exchange, id, (Method::CallTool, params), (token, None), Some(guard)).await
             }
             _ => {
                 let answer = self.answer(exchange, &id, method, params).await;

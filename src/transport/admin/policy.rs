@@ -21,7 +21,7 @@ pub(in crate::transport) async fn explain(State(server): State<Arc<Server>>, req
     let given = parameters(&parts.uri, &["tool", "as", "args"])?;
     let of = |name: &str| given.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
     let bad = |message: &str| refuse(400, ErrorCode::InvalidArgument, message.to_owned());
-    let tool = of("tool").ok_or_else(|| bad("Name a tool: `?tool=ID`."))?;
+    let tool = of("tool").ok_or_else(|| bad("Name a tool, resource, prompt or agent: `?tool=ID`."))?;
     let arguments = match of("args").map(|text| json::parse(text.as_bytes(), REQUEST_BODY_BYTES_MAX)) {
         None => None,
         Some(Ok(Value::Object(arguments))) => Some(arguments),

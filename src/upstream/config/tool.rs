@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{KindConfig, Reader, read_scopes};
-use crate::catalog::{Deprecation, Tool, ToolAnnotations};
+use crate::catalog::{Deprecation, TaskSupport, Tool, ToolAnnotations};
 use crate::diagnostic::did_you_mean;
 use crate::id::{Scope, ToolId, UpstreamId};
 use crate::limits;
@@ -80,6 +80,8 @@ pub struct ToolConfig {
     pub timeout: Option<Duration>,
     /// How long a call waits before it becomes a job.
     pub wait: Option<Duration>,
+    /// Whether a direct call is answered with a task.
+    pub tasks: Option<TaskSupport>,
     /// Further names under which it can be called.
     pub aliases: Vec<Arc<str>>,
     /// Why its calls may be deduplicated; `None` means that they are not.
@@ -185,6 +187,20 @@ impl ToolConfig {
         self.deprecated = section.section("deprecated").map(|mut s| deprecation(&mut s));
         self.timeout = section.integer("timeout_ms", 1..=3_600_000).map(Duration::from_millis);
         self.wait = section.integer("wait_seconds", 0..=300).map(Duration::from_secs);
+        let support =
+            [TaskSupport::Forbidden, TaskSupport::Optional, TaskSupport::Required].map(|t| (t.as_str(), t));
+        self.tasks = section.one_of("tasks", &support);
+        if self.tasks == Some(TaskSupport::Required) && self.wait.is_some() {
+            section.error(
+                section.offset(),
+                "nothing-waits",
+                format!(
+                    "`{}` has no meaning beside `tasks = \"required\"`",
+                    section.full_key("wait_seconds")
+                ),
+                "leave it out: a call that is answered with a task is not waited for",
+            );
+        }
         self.projection = ProjectionSpec::read(section, reader.pack).map(Arc::new);
         self.creates = section.section("creates").and_then(|mut s| created(&mut s));
         self.dedup = section.section("dedup").map(|mut s| dedup(&mut s));
@@ -209,6 +225,7 @@ impl ToolConfig {
         if let Some(schema) = &self.input_schema {
             (tool.input_schema, tool.wire_schema) = (schema.clone(), schema.clone());
         }
+        tool.tasks = self.tasks.or(tool.tasks);
         if let Some(tags) = &self.tags {
             tool.tags = Arc::from(tags.as_slice());
         }
