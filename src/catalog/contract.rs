@@ -294,7 +294,7 @@ mod tests {
         task_only.tasks = Some(TaskSupport::Required);
         let task_only = ToolContract::of(&task_only);
         assert_ne!(task_only.hash(), row(plain.clone()).hash());
-        assert!(breaking(&[row(plain.clone())], &[task_only.clone()]));
+        assert!(breaking(&[row(plain.clone())], std::slice::from_ref(&task_only)));
         assert!(!breaking(&[task_only], &[row(plain.clone())]));
         old_tool.deprecated = Some(json!({"reason": "r", "replacement": "a.c"}));
         assert!(!breaking(&[row(plain.clone())], &[old_tool]));

@@ -223,21 +223,22 @@ impl Mcp {
                 self.counters.count(Outcome::Running);
                 Answer::Done(self.running(&exchange, &id, &tool, &job))
             }
-            CallAnswer::Outcome(outcome) => {
-                self.counters.count(match &outcome {
-                    ToolOutcome::Completed(result) if !result.is_error => Outcome::Completed,
-                    _ => Outcome::Failed,
-                });
-                let outcome = self.told(&exchange.ctx, &tool, outcome);
-                let mut writer = ResultWriter::new(&id, outcome_bytes(&outcome));
-                let form = Form {
-                    revision: exchange.revision,
-                    is_canonical: exchange.ctx.negotiated.is_progressive(),
-                };
-                let meta = tool_outcome(&mut writer, form, &tool, &exchange.ctx.correlation_id, outcome);
-                Answer::Done(writer.finish(exchange.revision, meta, &self.server_info()))
-            }
+            CallAnswer::Outcome(outcome) => self.ended(&exchange, &id, &tool, outcome),
         }
+    }
+
+    /// The answer to a call that has ended.
+    fn ended(&self, exchange: &Exchange, id: &RequestId, tool: &str, outcome: ToolOutcome) -> Answer {
+        self.counters.count(match &outcome {
+            ToolOutcome::Completed(result) if !result.is_error => Outcome::Completed,
+            _ => Outcome::Failed,
+        });
+        let outcome = self.told(&exchange.ctx, tool, outcome);
+        let mut writer = ResultWriter::new(id, outcome_bytes(&outcome));
+        let form =
+            Form { revision: exchange.revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
+        let meta = tool_outcome(&mut writer, form, tool, &exchange.ctx.correlation_id, outcome);
+        Answer::Done(writer.finish(exchange.revision, meta, &self.server_info()))
     }
 }
 

@@ -186,11 +186,12 @@ fn named() -> Vec<(&'static [&'static str], &'static str, Vec<Ask>)> {
 }
 
 /// What is asked by the id of something that only its maker has.
-const OF_JOBS: [Ask; 6] = [
+const OF_JOBS: [Ask; 7] = [
     |id| meta("job_status", json!({"job_id": id})),
     |id| meta("job_status", json!({"job_id": id, "wait_seconds": 1})),
     |id| meta("job_cancel", json!({"job_id": id})),
     |id| ("tasks/get", json!({"taskId": id})),
+    |id| ("tasks/result", json!({"taskId": id})),
     |id| ("tasks/update", json!({"taskId": id, "inputResponses": {}})),
     |id| ("tasks/cancel", json!({"taskId": id})),
 ];

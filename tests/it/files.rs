@@ -22,7 +22,7 @@ run = ["wc", "-c", "{file}"]
 id = "make"
 description = "Makes two files."
 output = "files"
-run = ["sh", "-c", "printf hello > \"$0/a b.txt\"; printf '\\377\\376' > \"$0/raw.bin\"; echo done", "{output_dir}"]
+run = ["sh", "-c", "printf hello > \"$0/a b.txt\"; printf '\\377\\376' > \"$0/raw.bin\"; ln -s /etc/hostname \"$0/out\"; mkdir -p \"$0/1/2/3/4/5\"; echo done", "{output_dir}"]
 "#;
 
 fn home() -> TestHome {
@@ -325,6 +325,10 @@ fn a_program_gets_a_path_and_its_files_become_the_callers() {
     let members: Vec<&String> = plain.as_object().unwrap().keys().collect();
     assert_eq!(members, ["text", "text_mime", "data", "artifacts", "warnings", "duration_ms"], "{plain}");
     assert_eq!((&plain["text"], &plain["text_mime"]), (&json!("done\n"), &json!("text/plain")));
+    // What is no file of the run is not followed, and not passed over in silence.
+    let warned = plain["warnings"].to_string();
+    assert!(warned.contains("`out` (") && warned.contains("no plain file"), "{warned}");
+    assert!(warned.contains("`1/2/3/4/5` (") && warned.contains("too deep"), "{warned}");
     let artifact = &plain["artifacts"][0];
     assert_eq!(
         (&artifact["name"], &artifact["mime"], &artifact["size"]),

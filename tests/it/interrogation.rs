@@ -292,7 +292,7 @@ fn resources_and_prompts_are_explained_by_the_names_people_know() {
     let hidden = explain("u_ask");
     assert_eq!((&hidden["decision"], &hidden["visible"]), (&json!("deny"), &json!(false)));
     let (code, _, err) = run(home.path(), &["policy", "explain", "u://none"]);
-    assert!(code == 1 && err.contains("there is no tool, resource or prompt `u://none`"), "{err}");
+    assert!(code == 1 && err.contains("there is no tool, resource, prompt or agent `u://none`"), "{err}");
     let rows = json_of(&home, &["policy", "matrix", "--json"]);
     assert_eq!(rows[0]["resources"], json!({"u://note/{id}": "callable"}), "{rows}");
     assert_eq!(rows[0]["prompts"], json!({}));

@@ -10,26 +10,25 @@ use crate::wire_double::{header, request, with_meta};
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
+/// A tool that ends once a file is there, so that a test decides how long a call runs.
 const PACK: &str = r#"
-kind = "script"
+kind = "command"
 [[tool]]
 id = "make"
-description = "Makes a thing, slowly."
+description = "Makes a thing when it may."
 input_schema = { type = "object", required = ["n"], additionalProperties = false, properties = { n = { type = "integer" } } }
-script = { file = "make.rhai", run = "make" }
+run = ["sh", "-c", "while [ ! -e GATE ]; do sleep 0.05; done; echo made $0", "{n}"]
 "#;
 
-fn served() -> (TestHome, TestServer) {
-    let home = TestHome::with(&[
-        (
-            "docent.toml",
-            "[callers.anonymous]\n[upstreams]\nenabled = [\"slow\"]\n[[allow]]\ntools = [\"*\"]\n",
-        ),
-        ("scripts/slow/upstream.toml", PACK),
-        ("scripts/slow/make.rhai", "fn make(args, ctx) { ctx.wait(1500); text(`made ${args.n}`) }\n"),
-    ]);
+fn served() -> (TestHome, TestServer, std::path::PathBuf) {
+    let home = TestHome::with(&[(
+        "docent.toml",
+        "[callers.anonymous]\n[upstreams]\nenabled = [\"slow\"]\n[[allow]]\ntools = [\"*\"]\n",
+    )]);
+    let gate = home.path().join("gate");
+    home.write("scripts/slow/upstream.toml", &PACK.replace("GATE", gate.to_str().unwrap()));
     let server = TestServer::start(home.path(), &[]);
-    (home, server)
+    (home, server, gate)
 }
 
 /// A call with a key on the stateless wire or, with its headers, in a session.
@@ -65,24 +64,25 @@ fn assert_collides(result: &Value) {
 
 #[test]
 fn a_key_with_other_arguments_collides_while_its_call_runs_after_it_and_over_a_restart() {
-    let (home, mut server) = served();
+    let (home, mut server, gate) = served();
     let url = server.url.clone();
     let id = session(&url);
     for (key, own, other) in [("a", None, Some(id.as_str())), ("b", Some(id.as_str()), None)] {
         let made = std::thread::scope(|scope| {
             let first = scope.spawn(|| call(&url, own, 1, key));
-            // The first one runs for longer than it takes to see it.
             let started = std::time::Instant::now();
             while !http(&url, "GET", "/metrics", &[], "").unwrap().2.contains("docent_jobs 1") {
-                assert!(started.elapsed().as_secs() < 10, "it does not run");
+                assert!(started.elapsed().as_secs() < 30, "it does not run");
             }
             for wire in [own, other] {
                 assert_collides(&call(&url, wire, 2, key));
             }
             assert!(!first.is_finished(), "those who collide wait for nothing");
+            std::fs::write(&gate, "").unwrap();
             first.join().unwrap()
         });
-        assert_eq!(made["structuredContent"]["text"], "made 1", "{made}");
+        std::fs::remove_file(&gate).unwrap();
+        assert_eq!(made["structuredContent"]["text"], "made 1\n", "{made}");
         for wire in [own, other] {
             assert_collides(&call(&url, wire, 2, key));
             let again = call(&url, wire, 1, key);
@@ -95,25 +95,34 @@ fn a_key_with_other_arguments_collides_while_its_call_runs_after_it_and_over_a_r
     let metrics = http(&url, "GET", "/metrics", &[], "").unwrap().2;
     let counted = metrics.lines().find(|l| l.contains("collision") && !l.starts_with('#')).unwrap();
     assert!(counted.ends_with(" 8"), "{counted}");
+    // Records are written behind the calls.
+    wait_for_records(&home, &server, 8);
     server.kill_and_restart(home.path());
     assert_collides(&call(&url, None, 3, "a"));
-    assert_eq!(call(&url, None, 1, "a")["structuredContent"]["text"], "made 1");
-    let told = docent()
-        .args(["audit", "tail", "-n", "100", "--json", "--home"])
-        .arg(home.path())
-        .arg("--data")
-        .arg(server.data())
-        .output()
-        .unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
-    let collided =
-        told.matches("\"dedup\":\"collision\"").count() + told.matches("\"dedup\": \"collision\"").count();
-    assert_eq!(collided, 9, "{told}");
+    assert_eq!(call(&url, None, 1, "a")["structuredContent"]["text"], "made 1\n");
+    wait_for_records(&home, &server, 9);
+}
+
+/// Waits until so many collisions stand in the audit.
+fn wait_for_records(home: &TestHome, server: &TestServer, wanted: usize) {
+    let started = std::time::Instant::now();
+    loop {
+        let mut tail = docent();
+        tail.args(["audit", "tail", "-n", "100", "--json", "--home"]).arg(home.path());
+        let told = String::from_utf8(tail.arg("--data").arg(server.data()).output().unwrap().stdout).unwrap();
+        let told = told.replace("\": \"", "\":\"");
+        let found = told.matches("\"dedup\":\"collision\"").count();
+        if found == wanted {
+            return;
+        }
+        assert!(started.elapsed().as_secs() < 30 && found < wanted, "{found} of {wanted}: {told}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }
 
 #[test]
 fn arguments_that_can_be_read_in_two_ways_are_refused_at_every_door() {
-    let (home, server) = served();
+    let (home, server, _gate) = served();
     let twice = r#"{"n":1,"n":2}"#;
     let meta = with_meta(json!({}))["_meta"].to_string();
     let body = format!(

@@ -118,7 +118,7 @@ mod tests {
         ClientQuestion { requests: vec![request], state: state.to_owned() }
     }
 
-    fn ctx(responses: serde_json::Value, state: Option<&str>) -> RequestContext {
+    fn ctx(responses: &serde_json::Value, state: Option<&str>) -> RequestContext {
         let mut ctx = RequestContext::new(Arc::new(Principal::anonymous()), "t");
         let responses = responses.as_object().unwrap().clone();
         ctx.reply = Some(Arc::new(ClientReply { responses, state: state.map(str::to_owned) }));
@@ -135,7 +135,7 @@ mod tests {
         round.asks(3, question("name", "s3"));
         let one = round.question().unwrap();
         assert_eq!(keys(&one), ["name"]);
-        let back = ctx(json!({"name": {"n": 1}}), Some(&one.state));
+        let back = ctx(&json!({"name": {"n": 1}}), Some(&one.state));
         let round = Round::of(&back).unwrap();
         let part = round.context(&back, 3).reply.unwrap();
         assert_eq!((part.state.as_deref(), &part.responses["name"]["n"]), (Some("s3"), &json!(1)));
@@ -146,7 +146,7 @@ mod tests {
         round.asks(2, question("name", "s2"));
         let both = round.question().unwrap();
         assert_eq!(keys(&both), ["0.name", "2.name"]);
-        let back = ctx(json!({"0.name": {"n": 0}, "2.name": {"n": 2}, "name": {"n": 9}}), Some(&both.state));
+        let back = ctx(&json!({"0.name": {"n": 0}, "2.name": {"n": 2}, "name": {"n": 9}}), Some(&both.state));
         let mut round = Round::of(&back).unwrap();
         for (number, n) in [(0, 0), (2, 2)] {
             let part = round.context(&back, number).reply.unwrap();
@@ -156,7 +156,7 @@ mod tests {
         round.asks(2, question("more", "s2b"));
         let last = round.question().unwrap();
         assert_eq!(keys(&last), ["more"]);
-        let back = ctx(json!({"more": {"n": 3}}), Some(&last.state));
+        let back = ctx(&json!({"more": {"n": 3}}), Some(&last.state));
         let round = Round::of(&back).unwrap();
         let first = round.context(&back, 0).reply.unwrap();
         assert_eq!((first.state.as_deref(), &first.responses["name"]["n"]), (Some("s0"), &json!(0)));
@@ -168,9 +168,9 @@ mod tests {
     #[test]
     fn a_state_that_is_none_of_ours_is_told_and_answers_without_one_are_nothing() {
         for bad in ["", "x", "{}", r#"{"parts":{},"asked":[1]}"#, r#"{"parts":[],"asked":[]}"#] {
-            assert!(Round::of(&ctx(json!({}), Some(bad))).is_err(), "{bad}");
+            assert!(Round::of(&ctx(&json!({}), Some(bad))).is_err(), "{bad}");
         }
-        let stray = ctx(json!({"name": {}}), None);
+        let stray = ctx(&json!({"name": {}}), None);
         assert!(Round::of(&stray).unwrap().context(&stray, 0).reply.is_none());
     }
 }

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::{TaskParams, is_fault, no_task, put_task};
 use crate::call::{ToolCall, ToolOutcome};
 use crate::catalog::TaskSupport;
 use crate::gateway::{CallAnswer, ClientQuestion, JobAnswer};
-use crate::jobs::JobView;
+use crate::jobs::{JobState, JobView};
 use crate::json;
 use crate::mcp::core::{Answer, Exchange, Mcp};
 use crate::mcp::encode::{Form, ResultWriter, tool_outcome};
@@ -36,8 +35,6 @@ const CANCEL_WAIT: Duration = Duration::from_secs(10);
 struct Wanted {
     #[serde(rename = "ttl")]
     _ttl: Option<f64>,
-    #[serde(flatten)]
-    _rest: std::collections::BTreeMap<String, IgnoredAny>,
 }
 
 impl Exchange {
@@ -62,8 +59,12 @@ impl Mcp {
         let Some(gateway) = self.service.gateway() else { return Ok(call) };
         let wanted = params.member("task").filter(|raw| *raw != "null");
         if let Some(raw) = wanted {
-            json::parse_as::<Wanted>(raw.as_bytes(), raw.len())
-                .map_err(|e| RpcError::invalid_params(format!("wrong parameters: `task`: {e}")))?;
+            let read = json::parse_as::<Wanted>(raw.as_bytes(), raw.len());
+            // A list would do as a struct, but it says nothing by name.
+            if read.is_err() || !raw.starts_with('{') {
+                let why = "wrong parameters: `task` is an object, and its `ttl` a number of milliseconds";
+                return Err(RpcError::invalid_params(why));
+            }
         }
         // A tool that is unknown or hidden goes on to the answer of those.
         let Some(support) = gateway.task_support(&exchange.ctx, &call.tool) else { return Ok(call) };
@@ -102,10 +103,11 @@ impl Mcp {
         }
     }
 
-    /// The answer to a call that is a task now.
+    /// The answer to a call that is a task now. Every task begins as a working one, however soon it ends.
     pub(super) fn created(&self, id: &RequestId, job: &JobView) -> Bytes {
+        let begun = JobView { state: JobState::Running, open: Vec::new(), outcome: None, ..job.clone() };
         let mut task = ResultWriter::bare();
-        put_task(&mut task, job, Revision::V2025_11_25);
+        put_task(&mut task, &begun, Revision::V2025_11_25);
         let mut writer = ResultWriter::new(id, 512);
         writer.member("task").extend_from_slice(&task.object());
         writer.finish(Revision::V2025_11_25, Some(related(&job.id)), &self.server_info())

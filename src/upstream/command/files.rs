@@ -13,6 +13,13 @@ use crate::limits;
 use crate::media;
 use crate::upstream::{UpstreamError, text};
 
+/// Entries of a folder that are looked at; a few more than the files that are taken, so that the rest can be named.
+const SEEN_MAX: usize = limits::COMMAND_FILES_MAX * 4;
+/// Folders inside of folders.
+const DEPTH_MAX: usize = 4;
+/// Files that are named with the reason why they were left out.
+const TOLD_MAX: usize = 20;
+
 /// A folder that is removed with the run.
 #[derive(Debug)]
 pub(super) struct Folder(PathBuf);
@@ -44,9 +51,10 @@ impl Folder {
         stdout: &[u8],
         warnings: &mut Vec<String>,
     ) -> Result<ReplyBody, UpstreamError> {
-        let mut paths = Vec::new();
         let read = |e: &std::io::Error| UpstreamError::internal("the run's files cannot be read").detail(e);
-        walk(&self.0, 0, &mut paths).map_err(|e| read(&e))?;
+        let mut found = Found::default();
+        found.walk(&self.0, 0).map_err(|e| read(&e))?;
+        let Found { files: mut paths, mut passed } = found;
         paths.sort();
         let mut content: Vec<Box<RawValue>> = Vec::new();
         let mut names = Vec::new();
@@ -60,14 +68,18 @@ impl Folder {
             let size = path.metadata().map_or(usize::MAX, |m| usize::try_from(m.len()).unwrap_or(usize::MAX));
             let fits = size.saturating_mul(4) / 3 <= left;
             if names.len() >= limits::COMMAND_FILES_MAX || !fits {
-                warnings.push(format!("the file `{name}` ({size} bytes) was left out: over the budget"));
+                passed.push((path, "over the budget"));
                 continue;
             }
-            let Ok(bytes) = json::read_capped(&path, size) else { continue };
+            let Ok(bytes) = json::read_capped(&path, size) else {
+                passed.push((path, "it cannot be read"));
+                continue;
+            };
             left = left.saturating_sub(bytes.len().saturating_mul(4) / 3);
             content.extend(raw(&block(&name, bytes)));
             names.push(json!({"name": name, "bytes": size}));
         }
+        self.tell(&passed, warnings);
         let structured = raw(&json!({"files": names}));
         Ok(ReplyBody::Mcp(McpReply {
             content,
@@ -76,6 +88,18 @@ impl Folder {
             meta: None,
             artifacts: Some(Vec::new()),
         }))
+    }
+
+    /// Names what was left out, as far as a warning is worth its line.
+    fn tell(&self, passed: &[(PathBuf, &str)], warnings: &mut Vec<String>) {
+        for (path, why) in passed.iter().take(TOLD_MAX) {
+            let name = path.strip_prefix(&self.0).unwrap_or(path).to_string_lossy();
+            let size = path.symlink_metadata().map_or(0, |m| m.len());
+            warnings.push(format!("the file `{name}` ({size} bytes) was left out: {why}"));
+        }
+        if passed.len() > TOLD_MAX {
+            warnings.push(format!("{} more files were left out", passed.len() - TOLD_MAX));
+        }
     }
 }
 
@@ -102,18 +126,35 @@ fn block(name: &str, bytes: Vec<u8>) -> Value {
     }
 }
 
-/// Plain files below a folder; links are not followed, depth and number are bounded.
-fn walk(dir: &Path, depth: usize, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_file() && out.len() < limits::COMMAND_FILES_MAX * 4 {
-            out.push(entry.path());
-        } else if kind.is_dir() && depth < 4 {
-            walk(&entry.path(), depth + 1, out)?;
+/// What a run left behind: its plain files, and what is none of them with the reason.
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    passed: Vec<(PathBuf, &'static str)>,
+}
+
+impl Found {
+    /// Looks below a folder. Links are not followed: they lead out of it. Depth and number are bounded.
+    fn walk(&mut self, dir: &Path, depth: usize) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if self.files.len() + self.passed.len() >= SEEN_MAX {
+                self.passed.push((entry.path(), "there are too many"));
+                return Ok(());
+            }
+            if kind.is_file() {
+                self.files.push(entry.path());
+            } else if !kind.is_dir() {
+                self.passed.push((entry.path(), "it is no plain file"));
+            } else if depth < DEPTH_MAX {
+                self.walk(&entry.path(), depth + 1)?;
+            } else {
+                self.passed.push((entry.path(), "it lies too deep"));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Drop for Folder {
