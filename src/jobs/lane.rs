@@ -320,7 +320,8 @@ mod tests {
         while order.len() < 10 {
             held.pop_front();
             if let Some(slot) = (&mut waits[0]).now_or_never().flatten() {
-                (waits.pop_front(), held.push_back(slot));
+                waits.pop_front();
+                held.push_back(slot);
                 order.push('g');
             } else {
                 held.push_back((&mut wanted[0]).now_or_never().flatten().expect("it is one of the two"));
@@ -357,7 +358,8 @@ mod tests {
         ) {
             let lane = Lane::new(width, part);
             let part = part.min(width);
-            let (mut held, mut waits): (Vec<(usize, Slot)>, Vec<(usize, Turn)>) = (Vec::new(), Vec::new());
+            let mut held: Vec<(usize, Slot)> = Vec::new();
+            let mut waits: Vec<(usize, Turn)> = Vec::new();
             for step in steps {
                 match step {
                     Step::Enter(who) => {
