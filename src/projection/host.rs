@@ -64,25 +64,11 @@ pub(super) fn names_of<'a>(sources: impl Iterator<Item = &'a SourceFile>) -> BTr
     names
 }
 
-/// What the language itself gives texts and numbers as fields.
-const PLAIN_FIELDS: [&str; 16] = [
-    "bits",
-    "bytes",
-    "ceiling",
-    "chars",
-    "floor",
-    "fraction",
-    "int",
-    "is_empty",
-    "is_even",
-    "is_finite",
-    "is_infinite",
-    "is_nan",
-    "is_odd",
-    "is_zero",
-    "len",
-    "round",
-];
+/// What the language itself gives texts, whole numbers and decimals as fields.
+const OF_TEXTS: [&str; 4] = ["bytes", "chars", "is_empty", "len"];
+const OF_INTEGERS: [&str; 4] = ["bits", "is_even", "is_odd", "is_zero"];
+const OF_FLOATS: [&str; 9] =
+    ["ceiling", "floor", "fraction", "int", "is_finite", "is_infinite", "is_nan", "is_zero", "round"];
 
 /// The engine of projections with the libraries of a pack, for scripts that read fields of these names.
 pub(super) fn engine(
@@ -94,11 +80,11 @@ pub(super) fn engine(
     let mut builder = EngineBuilder::new(Dialect::Projection);
     views(&mut builder);
     // An upstream may send a text, a number or a flag where an object was: it has no member either.
-    let absent = || names.iter().filter(|name| !PLAIN_FIELDS.contains(&name.as_str())).cloned();
-    builder.fields_by_name(absent(), |_: &mut Text, _| Dynamic::UNIT);
-    builder.fields_by_name(absent(), |_: &mut i64, _| Dynamic::UNIT);
-    builder.fields_by_name(absent(), |_: &mut f64, _| Dynamic::UNIT);
-    builder.fields_by_name(absent(), |_: &mut bool, _| Dynamic::UNIT);
+    let beside = |own: &'static [&str]| names.iter().filter(|name| !own.contains(&name.as_str())).cloned();
+    builder.fields_by_name(beside(&OF_TEXTS), |_: &mut Text, _| Dynamic::UNIT);
+    builder.fields_by_name(beside(&OF_INTEGERS), |_: &mut i64, _| Dynamic::UNIT);
+    builder.fields_by_name(beside(&OF_FLOATS), |_: &mut f64, _| Dynamic::UNIT);
+    builder.fields_by_name(beside(&[]), |_: &mut bool, _| Dynamic::UNIT);
     builder.fields_by_name(names, |view: &mut View, name| view.member(name));
     rows(&mut builder);
     results(&mut builder);
