@@ -33,6 +33,19 @@ struct Found {
 /// is no file.
 const TEXT_BLOCK: &str = r#"{"type":"text","#;
 
+/// Whether a reply may hold files: all but the texts that most tools answer.
+pub(super) fn may_be_in(reply: &UpstreamReply) -> bool {
+    match &reply.body {
+        ReplyBody::Mcp(mcp) => mcp.artifacts.is_some() || !mcp.content.iter().all(|block| is_text(block)),
+        ReplyBody::Bytes { .. } => true,
+        ReplyBody::Empty | ReplyBody::Value(_) => false,
+    }
+}
+
+fn is_text(block: &RawValue) -> bool {
+    block.get().starts_with(TEXT_BLOCK) || text_of_block(block).is_some()
+}
+
 impl Gateway {
     /// Keeps a reply's files for its caller and links them.
     pub(super) async fn keep_artifacts(
@@ -53,7 +66,7 @@ impl Gateway {
         let mut content = Vec::with_capacity(mcp.content.len());
         let mut kept = Vec::new();
         for raw in std::mem::take(&mut mcp.content) {
-            if raw.get().starts_with(TEXT_BLOCK) || text_of_block(&raw).is_some() {
+            if is_text(&raw) {
                 content.push(raw);
                 continue;
             }

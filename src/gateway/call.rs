@@ -34,13 +34,14 @@ impl Gateway {
         let answer = match MetaTool::of(view.server(), &call.tool) {
             // A dispatcher is recorded as what it runs.
             Some(tool @ (MetaTool::RunTool | MetaTool::RunReadonlyTool)) => match dispatched(call) {
-                Ok(arguments) => meta::call(self, ctx, view, tool, arguments).await,
+                // Boxed: a direct call need not carry the room of these.
+                Ok(arguments) => Box::pin(meta::call(self, ctx, view, tool, arguments)).await,
                 Err(e) => e.into(),
             },
             Some(tool) => {
                 let mut record = self.begin_record(ctx, &view, &call, Via::Direct);
                 record.own(&tool.wire_name(view.server()));
-                let answer = meta::call(self, ctx, view, tool, call.arguments).await;
+                let answer = Box::pin(meta::call(self, ctx, view, tool, call.arguments)).await;
                 record.answered(&answer);
                 answer
             }
@@ -121,9 +122,11 @@ impl Gateway {
         decided.arguments = record.take_arguments().filter(|_| !resolved && files.is_empty()).map(Arc::from);
         let projection = decided.projection.clone();
         let shaping = (tool, projection.as_deref());
-        match self.put_files(&files, &mut call.arguments, shaping, view).await {
-            Ok(lent) => decided.lent = Arc::new(lent),
-            Err(e) => return record.refused(e.into()),
+        if !files.is_empty() {
+            match Box::pin(self.put_files(&files, &mut call.arguments, shaping, view)).await {
+                Ok(lent) => decided.lent = Arc::new(lent),
+                Err(e) => return record.refused(e.into()),
+            }
         }
         let (patience, becomes_job) = (call.wait, decided.may_queue);
         let work = Work { decided, no, arguments: call.arguments, confirmed, place, record };

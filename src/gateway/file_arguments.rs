@@ -51,7 +51,7 @@ impl Gateway {
                 let why = "`$file` is the id of a file, as a text, and stands alone.";
                 return refuse(ErrorCode::InvalidArgument, why);
             };
-            match self.file(ctx, &id).await {
+            match Box::pin(self.file(ctx, &id)).await {
                 Ok(file) => out.push(FileArgument { place, file }),
                 Err(FileError::NotFound) => {
                     let why =
@@ -72,9 +72,6 @@ impl Gateway {
         (tool, projection): (&Tool, Option<&Projection>),
         view: &View,
     ) -> Result<Lent, ToolError> {
-        if files.is_empty() {
-            return Ok(Lent::default());
-        }
         let config = view.snapshot.upstreams.config(tool.upstream.as_str());
         let as_paths = matches!(config.map(|c| &c.kind), Some(KindConfig::Command(_)));
         let metas: Vec<FileMeta> = files.iter().map(|f| f.file.clone()).collect();

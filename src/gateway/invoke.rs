@@ -18,7 +18,7 @@ use crate::upstream::{ErrorSource, Invocation, Retry, Upstream, UpstreamConfig, 
 
 use super::failure::{self, Failed};
 use super::script::Reentry;
-use super::{ClientReply, Gateway, RequestContext, Taped, redact, results};
+use super::{ClientReply, Gateway, RequestContext, Taped, artifacts, redact, results};
 
 /// After the deadline or a cancel, how long an adapter has to end in order: to kill a process group, to tell
 /// an MCP server, or to hand over a reply that was already there.
@@ -247,7 +247,7 @@ impl Decided {
                 Ok(request) => match self.ask(gateway, request).await {
                     Ok(mut reply) => {
                         if p.is_plain() {
-                            Box::pin(self.keep_artifacts(gateway, &mut reply)).await;
+                            self.keep_artifacts(gateway, &mut reply).await;
                         }
                         Box::pin(self.shape(Some(p), reply, arguments, facts)).await
                     }
@@ -257,7 +257,7 @@ impl Decided {
             },
             None => match self.ask(gateway, UpstreamRequest::Arguments(arguments)).await {
                 Ok(mut reply) => {
-                    Box::pin(self.keep_artifacts(gateway, &mut reply)).await;
+                    self.keep_artifacts(gateway, &mut reply).await;
                     Box::pin(self.shape(None, reply, Object::new(), facts)).await
                 }
                 Err(e) => failed(e),
@@ -266,7 +266,9 @@ impl Decided {
     }
 
     async fn keep_artifacts(&self, gateway: &Gateway, reply: &mut UpstreamReply) {
-        gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, reply).await;
+        if artifacts::may_be_in(reply) {
+            Box::pin(gateway.keep_artifacts(&self.snapshot, &self.ctx, &self.tool, reply)).await;
+        }
     }
 
     async fn shape(

@@ -42,7 +42,8 @@ impl Gateway {
             return;
         }
         let (caller, kind, at_ms) = (subject.to_string(), creates.kind.to_string(), self.clock().unix_ms());
-        if let Err(error) = self.store().created(OwnedRow { caller, kind, id, at_ms }).await {
+        let row = OwnedRow { caller, kind, id, at_ms };
+        if let Err(error) = Box::pin(self.store().created(row)).await {
             // It is its own until the process ends; after that the policy refuses, which is the safe side.
             tracing::error!(error = %error, "what a call created is not kept");
         }

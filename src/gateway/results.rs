@@ -195,7 +195,8 @@ impl Gateway {
         let mut room = limits::REQUEST_BODY_BYTES_MAX.saturating_sub(json::encoded_len(&whole));
         for (place, ()) in found {
             let Some(slot) = whole.pointer_mut(&place) else { continue };
-            let value = self.resolved(view, who, slot, &mut room).await.map_err(|e| at_place(e, &place))?;
+            let value =
+                Box::pin(self.resolved(view, who, slot, &mut room)).await.map_err(|e| at_place(e, &place))?;
             *slot = value;
         }
         if let Value::Object(resolved) = whole {

@@ -115,7 +115,7 @@ impl Gateway {
         let rows: Vec<UsageRow> = records.iter().map(|record| row_of(&scope, record)).collect();
         // A scope that is not in memory reads this back from the store when it searches.
         self.usage().learn(&scope, records);
-        if let Err(error) = self.store().learn_usage(rows).await {
+        if let Err(error) = Box::pin(self.store().learn_usage(rows)).await {
             tracing::warn!(error = %error, "what a search has taught cannot be kept");
         }
     }

@@ -105,7 +105,7 @@ impl Work {
         }
         record.ended(&shaped);
         if is_outermost {
-            Box::pin(gateway.ran(ctx, snapshot, tool, &shaped.outcome)).await;
+            gateway.ran(ctx, snapshot, tool, &shaped.outcome).await;
         }
         shaped.outcome
     }

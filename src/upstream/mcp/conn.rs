@@ -7,7 +7,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -109,7 +109,8 @@ impl Pool {
         loop {
             let (mut live, kept) = match self.take() {
                 Some(live) => (live, true),
-                None => (self.connect().await.map_err(SendFault::Connect)?, false),
+                // Boxed: most calls find a connection and need not carry the room for making one.
+                None => (Box::pin(self.connect()).await.map_err(SendFault::Connect)?, false),
             };
             let mut response = std::pin::pin!(live.sender.try_send_request(request));
             let (connection, ended) = (&mut live.connection, &mut live.ended);
@@ -211,7 +212,7 @@ impl Exchange<'_> {
             .await;
             match frame {
                 None => {
-                    self.finish().await;
+                    self.finish();
                     return Ok(None);
                 }
                 Some(Err(e)) => return Err(super::super::http::chain(&e)),
@@ -224,15 +225,11 @@ impl Exchange<'_> {
         }
     }
 
-    /// Gives the connection back.
-    async fn finish(&mut self) {
-        let Some(mut live) = self.live.take() else { return };
-        std::future::poll_fn(|cx| {
-            live.drive(cx);
-            Poll::Ready(())
-        })
-        .await;
-        if !live.ended && live.sender.is_ready() {
+    /// Gives the connection back. It is driven to its rest when it is taken again: here the answer still holds the
+    /// buffer that it was read into, and the next read would begin with a new one.
+    fn finish(&mut self) {
+        let closes = self.header("connection").is_some_and(|how| how.eq_ignore_ascii_case("close"));
+        if let Some(live) = self.live.take().filter(|live| !live.ended && !closes) {
             self.pool.keep(live);
         }
     }

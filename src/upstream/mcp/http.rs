@@ -169,9 +169,14 @@ impl HttpLink {
     }
 
     async fn session(self: &Arc<Self>) -> Result<Arc<Session>, Fault> {
-        if let Some(session) = self.session.load_full() {
-            return Ok(session);
+        match self.session.load_full() {
+            Some(session) => Ok(session),
+            // Boxed: most calls find a session and need not carry the room for opening one.
+            None => Box::pin(self.opened()).await,
         }
+    }
+
+    async fn opened(self: &Arc<Self>) -> Result<Arc<Session>, Fault> {
         let _opening = self.opening.lock().await;
         if let Some(session) = self.session.load_full() {
             return Ok(session);
@@ -267,7 +272,7 @@ impl HttpLink {
         *request.uri_mut() = self.target.clone();
         if !self.credentials.is_none() {
             let mut url = self.url.clone();
-            self.credentials.place(&mut headers, &mut url).await?;
+            Box::pin(self.credentials.place(&mut headers, &mut url)).await?;
             *request.uri_mut() = request_target(&url)
                 .map_err(|e| UpstreamError::internal("the address cannot be requested").detail(&e))?;
         }
@@ -331,7 +336,7 @@ impl HttpLink {
         let broken =
             |why: &str| UpstreamError::lost(&self.upstream, "broke off its answer", false).detail(&why);
         if content_type.starts_with("text/event-stream") {
-            return self.events(exchange, id, max, progress, session).await;
+            return Box::pin(self.events(exchange, id, max, progress, session)).await;
         }
         let bytes = exchange.read(max).await.map_err(|e| broken(&e))?;
         let bytes = bytes.ok_or_else(|| UpstreamError::too_large(&self.upstream, max))?;
