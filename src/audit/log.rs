@@ -61,21 +61,21 @@ impl Log {
     }
 
     /// Appends records. All of them stand in the file, and in the head, when it returns.
-    pub(super) fn append(&mut self, records: Vec<Pending>, now_ms: u64) -> io::Result<Vec<Written>> {
+    pub(super) fn append(&mut self, records: &[Pending], now_ms: u64) -> io::Result<Vec<Written>> {
         self.lock.lock()?;
         let done = self.append_locked(records, now_ms);
         self.lock.unlock()?;
         done
     }
 
-    fn append_locked(&mut self, records: Vec<Pending>, now_ms: u64) -> io::Result<Vec<Written>> {
+    fn append_locked(&mut self, records: &[Pending], now_ms: u64) -> io::Result<Vec<Written>> {
         let mut head = Head::read(&self.dir, &self.key).map_err(broken)?.unwrap_or_else(Head::new);
         let mut out = Vec::with_capacity(records.len() + 1);
         let mut file = match self.current(&mut head, now_ms)? {
             Some(file) => file,
             None => self.begin(&mut head, now_ms, &mut out)?,
         };
-        let bytes = self.add_all(&mut head, &records, &mut out)?;
+        let bytes = self.add_all(&mut head, records, &mut out)?;
         file.write_all(&bytes)?;
         head.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         head.write(&self.dir, &self.key)?;

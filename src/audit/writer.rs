@@ -306,7 +306,7 @@ impl Writer {
             return;
         }
         let count = u64::try_from(records.len()).unwrap_or(u64::MAX);
-        match self.append(records, now) {
+        match self.append(&records, now) {
             Ok(written) => {
                 self.lost_told = lost;
                 self.shared.written.fetch_add(count, Ordering::Relaxed);
@@ -339,7 +339,7 @@ impl Writer {
         records.extend(due.into_iter().map(|body| Pending { kind: REFUSED, at_ms, body: body.to_string() }));
     }
 
-    fn append(&mut self, records: Vec<Pending>, now_ms: u64) -> std::io::Result<Vec<Written>> {
+    fn append(&mut self, records: &[Pending], now_ms: u64) -> std::io::Result<Vec<Written>> {
         let mut log = match self.log.take() {
             Some(log) => log,
             None => Log::open(&self.dir, self.key.clone(), self.settings.clone())?,
