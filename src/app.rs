@@ -5,7 +5,9 @@
 
 mod index_file;
 mod keep;
+mod kept_file;
 mod load;
+mod meanings;
 mod serve;
 
 pub use serve::ServeError;
@@ -26,6 +28,7 @@ use crate::schema::Validators;
 use crate::snapshot::{Home, HomeWatch, Publisher};
 use crate::store::Store;
 use crate::upstream::Registry;
+use meanings::Meanings;
 
 /// What a process brings along.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +61,7 @@ pub struct App {
     publisher: Arc<Publisher>,
     validators: Arc<Validators>,
     gateway: Gateway,
+    meanings: Arc<Meanings>,
     /// The last good home and the number of its generation; held while a new one is built.
     built: Mutex<(Arc<Home>, Generation)>,
     /// The address served, once there is one.
@@ -116,3 +120,5 @@ impl App {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_semantic;

@@ -10,6 +10,7 @@ mod environment;
 mod files;
 mod jwt;
 mod listen;
+mod semantic;
 mod server;
 mod upstreams;
 
@@ -25,7 +26,7 @@ use crate::limits::{HOME_FILE_BYTES_MAX, SCRIPT_BYTES_MAX};
 use crate::policy::PolicyTables;
 use crate::secret::Resolver;
 use crate::settings::{self, Section};
-use crate::snapshot::{Home, ServerSettings};
+use crate::snapshot::{Home, ModelSetting, ServerSettings};
 use files::Files;
 
 /// The file that makes a folder a home.
@@ -80,6 +81,7 @@ pub fn load(dir: &Path, resolver: &Resolver) -> Loaded {
     home.shadow =
         read.shadow.as_deref().map(|folder| files.all(folder, ".rhai", SCRIPT_BYTES_MAX, &mut diagnostics));
     report_strays(&files, read.shadow.as_deref(), &mut diagnostics);
+    home.model = read.model;
     home.ranking = files.optional("index/ranking.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);
     home.synonyms = files.optional("index/synonyms.toml", HOME_FILE_BYTES_MAX, &mut diagnostics);
     diagnostics.sort();
@@ -103,6 +105,7 @@ struct Main {
     enabled: Vec<settings::Located<String>>,
     tables: PolicyTables,
     shadow: Option<String>,
+    model: Option<ModelSetting>,
 }
 
 impl Main {
@@ -119,6 +122,7 @@ impl Main {
         let enabled = root.section("upstreams").and_then(|mut s| s.strings("enabled")).unwrap_or_default();
         let tables = PolicyTables::read(root);
         let shadow = server::shadow(root);
+        let model = semantic::semantic(root, dir, semantic::BUILT_IN);
         Self {
             server: out,
             settings: Settings { listen, telemetry },
@@ -128,6 +132,7 @@ impl Main {
             enabled,
             tables,
             shadow,
+            model,
         }
     }
 }

@@ -18,6 +18,7 @@ mod renew;
 mod saved;
 mod score;
 mod semantic;
+pub mod sentence;
 mod synonyms;
 mod text;
 mod trigram;

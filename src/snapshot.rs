@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use agent::{AgentSettings, ModelHint};
 pub use build::{Before, CallPlan, build, build_over};
-pub use home::{Home, Pack};
+pub use home::{Home, ModelSetting, Pack};
 pub use interrogate::OfferedRow;
 pub use meta::MetaTool;
 pub use offers::{Found, Offers, Prompt, PromptSource, Resource, Source, Subject, described};
@@ -36,6 +36,7 @@ use crate::jobs::Lane;
 use crate::policy::{PolicySet, Shadow};
 use crate::projection::Projection;
 use crate::search::ToolIndex;
+use crate::search::sentence::Sense;
 use crate::upstream::UpstreamSet;
 use crate::upstream::config::KindConfig;
 
@@ -57,6 +58,8 @@ pub struct Snapshot {
     pub shadow: Option<Arc<Shadow>>,
     /// Ranked search over the catalog.
     pub index: Arc<ToolIndex>,
+    /// Where the semantic signal is from: a sentence model, if one is configured and has read every tool.
+    pub sense: Sense,
     /// What docent.toml says of the server.
     pub settings: Arc<ServerSettings>,
     /// Who may come.
@@ -73,6 +76,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The same with another semantic signal. What ranks otherwise has page tokens of its own.
+    #[must_use]
+    pub fn with_sense(mut self, sense: Sense) -> Self {
+        if let Sense::Model(sentences) = &sense {
+            let model = sentences.model().digest();
+            self.state = *blake3::Hasher::new_keyed(&self.state).update(model).finalize().as_bytes();
+        }
+        self.sense = sense;
+        self
+    }
+
     /// How a tool's calls are made.
     pub fn plan(&self, tool: ToolNo) -> Option<&CallPlan> {
         self.plans.get(tool.index())

@@ -3,9 +3,9 @@
 //! The file is a memory only. Where it is missing, damaged or of another ranking the index is built anew, and the log
 //! says so; where it cannot be written the server serves all the same.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::json;
+use super::kept_file::KeptFile;
 use crate::search::ToolIndex;
 
 /// The file's name in the data directory.
@@ -17,35 +17,23 @@ const BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Where the index is kept between two runs, if anywhere.
 #[derive(Debug, Clone)]
-pub(super) struct IndexFile(Option<PathBuf>);
+pub(super) struct IndexFile(KeptFile);
 
 impl IndexFile {
     /// The file of a data directory.
     pub(super) fn of(data: Option<&Path>) -> Self {
-        Self(data.map(|dir| dir.join(FILE)))
+        Self(KeptFile::of(data, FILE, BYTES_MAX))
     }
 
     /// Its bytes. Blocking.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
-        let path = self.0.as_deref().filter(|path| path.exists())?;
-        let told =
-            |error: &json::JsonError| tracing::warn!(error = %error, "the saved search index cannot be read");
-        json::read_capped(path, BYTES_MAX).inspect_err(told).ok()
+        self.0.read()
     }
 
     /// Keeps an index, whole or not at all. Blocking.
     pub(super) fn write(&self, index: &ToolIndex) {
-        let Some(path) = self.0.as_deref().filter(|_| index.len() >= TOOLS_MIN) else { return };
-        // Each process has a draft of its own: two of them may write at once, the last one stays.
-        let draft = path.with_extension(format!("{}.draft", std::process::id()));
-        let written = path
-            .parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .and_then(|()| std::fs::write(&draft, index.to_bytes()))
-            .and_then(|()| std::fs::rename(&draft, path));
-        if let Err(error) = written {
-            std::fs::remove_file(&draft).ok();
-            tracing::warn!(error = %error, path = %path.display(), "the search index cannot be kept");
+        if self.0.is_somewhere() && index.len() >= TOOLS_MIN {
+            self.0.write(&index.to_bytes());
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::App;
+use crate::search::sentence::Sense;
 
 /// Upstreams that come up one after the other make one generation, not ten.
 const GATHER: Duration = Duration::from_millis(100);
@@ -31,6 +32,8 @@ impl App {
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
         self.tasks.spawn(async move { gateway.follow_resources(stop).await });
         let app = Arc::clone(self);
+        self.tasks.spawn(async move { app.follow_meanings().await });
+        let app = Arc::clone(self);
         self.tasks.spawn(async move { app.sweep_store().await });
         let (gateway, stop) = (self.gateway.clone(), self.stop.clone());
         self.tasks.spawn(async move { gateway.jobs().follow_wishes(stop).await });
@@ -48,6 +51,23 @@ impl App {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(STORE_SWEEP) => {}
+            }
+        }
+    }
+
+    /// Has the sentence model read whatever a generation brings that it has not read.
+    async fn follow_meanings(&self) {
+        let mut changes = self.publisher.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if let Sense::Waiting(tools) = self.publisher.current().sense {
+                tracing::info!(tools, "the sentence model reads tools; until then the shipped table ranks");
+                let stop = self.stop.clone();
+                self.embed(move |_, _| !stop.is_cancelled()).await;
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                change = changes.changed() => if change.is_err() { return },
             }
         }
     }

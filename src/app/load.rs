@@ -18,11 +18,13 @@ use crate::gateway::{Gateway, Services};
 use crate::id::Generation;
 use crate::limits::FIRST_LISTS_WAIT;
 use crate::schema::Validators;
+use crate::search::sentence::Sense;
 use crate::snapshot::{self, Before, Home, HomeWatch, Publisher, Snapshot};
 use crate::store::Store;
 use crate::upstream::{self, Registry, UpstreamSet};
 
 use super::index_file::IndexFile;
+use super::meanings::Meanings;
 use super::{App, Broken, Options};
 
 pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
@@ -36,8 +38,9 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
     registry.discover(&upstreams, true).await;
     let (home, validators) = (Arc::new(home), Arc::<Validators>::default());
     let generation = Generation(1);
-    let first =
-        make(&home, upstreams.clone(), &validators, None, &options, generation, &mut diagnostics).await;
+    let meanings = Arc::new(Meanings::new(options.data.as_deref()));
+    let means = Means { validators: &validators, options: &options, meanings: &meanings };
+    let first = make(&home, upstreams.clone(), means, None, generation, &mut diagnostics).await;
     let Some(first) = first else { return Err(Broken(diagnostics)) };
     registry.adopt(upstreams);
     let publisher = Arc::new(Publisher::new(first));
@@ -57,6 +60,7 @@ pub(super) async fn open(dir: &Path, options: Options) -> Result<App, Broken> {
         ),
         publisher,
         validators,
+        meanings,
         built: Mutex::new((home, generation)),
         bound: std::sync::OnceLock::new(),
         watch: std::sync::Mutex::new(watch),
@@ -126,16 +130,7 @@ impl App {
         let home = Arc::new(home);
         let generation = Generation(built.1.0 + 1);
         let before = Some(self.publisher.current());
-        let next = make(
-            &home,
-            upstreams.clone(),
-            &self.validators,
-            before,
-            &self.options,
-            generation,
-            &mut diagnostics,
-        )
-        .await;
+        let next = make(&home, upstreams.clone(), self.means(), before, generation, &mut diagnostics).await;
         let Some(next) = next else { return Err(diagnostics) };
         self.publisher.publish(next);
         // Only now are the adapters that fell out let go: nothing that serves names them any more.
@@ -150,13 +145,12 @@ impl App {
         let (home, generation) = (Arc::clone(&built.0), Generation(built.1.0 + 1));
         let mut diagnostics = Diagnostics::default();
         let (upstreams, before) = (self.registry.current(), Some(self.publisher.current()));
-        let options = &self.options;
-        match make(&home, upstreams, &self.validators, before, options, generation, &mut diagnostics).await {
+        match make(&home, upstreams, self.means(), before, generation, &mut diagnostics).await {
             Some(next) => {
                 tracing::info!(
                     snapshot.generation = generation.0,
                     tools = next.catalog.len(),
-                    "upstreams changed"
+                    "what upstreams bring, or what is known of it, changed"
                 );
                 self.publisher.refresh(next);
                 built.1 = generation;
@@ -166,6 +160,26 @@ impl App {
                 "what an upstream brings does not build, the last good generation serves on"
             ),
         }
+    }
+
+    fn means(&self) -> Means<'_> {
+        Means { validators: &self.validators, options: &self.options, meanings: &self.meanings }
+    }
+
+    /// Embeds the tools that the sentence model has not read, if there are any and a model is configured, and publishes
+    /// the same home with it. `goes_on` is told how many are done and how many there are; `false` ends the work, and
+    /// what was made is kept. Minutes of a core where there are thousands, beside everything that serves.
+    pub async fn embed(&self, goes_on: impl Fn(usize, usize) -> bool + Send + 'static) {
+        let snapshot = self.publisher.current();
+        if !matches!(snapshot.sense, Sense::Waiting(_)) {
+            return;
+        }
+        let meanings = Arc::clone(&self.meanings);
+        let work = move || meanings.embed(&snapshot.catalog, &goes_on);
+        if let Err(error) = tokio::task::spawn_blocking(work).await {
+            return tracing::error!(error = %error, "embedding tools failed inside docent");
+        }
+        self.refresh().await;
     }
 
     /// Waits until upstreams that were never listed before have been, at most [`FIRST_LISTS_WAIT`], and
@@ -245,20 +259,32 @@ async fn read(dir: &Path, options: &Options) -> Result<Loaded, Diagnostics> {
     tokio::task::spawn_blocking(read).await.map_err(|e| fault("reading the home", &e))
 }
 
+/// What every generation of a process is made with.
+#[derive(Debug, Clone, Copy)]
+struct Means<'a> {
+    validators: &'a Arc<Validators>,
+    options: &'a Options,
+    meanings: &'a Arc<Meanings>,
+}
+
 /// Builds on a thread that may compute: 10,000 tools take about a second.
 async fn make(
     home: &Arc<Home>,
     upstreams: UpstreamSet,
-    validators: &Arc<Validators>,
+    with: Means<'_>,
     before: Option<Arc<Snapshot>>,
-    options: &Options,
     generation: Generation,
     diagnostics: &mut Diagnostics,
 ) -> Option<Snapshot> {
-    let (home, validators) = (Arc::clone(home), Arc::clone(validators));
-    let file = IndexFile::of(options.data.as_deref());
+    let (home, validators, meanings) =
+        (Arc::clone(home), Arc::clone(with.validators), Arc::clone(with.meanings));
+    let file = IndexFile::of(with.options.data.as_deref());
     let build = move || {
         let mut found = Diagnostics::default();
+        if let Err(mistake) = meanings.take(home.model.as_ref()) {
+            found.push(*mistake);
+            return (None, found);
+        }
         let saved = if before.is_none() { file.read() } else { None };
         let over = Before { snapshot: before.as_deref(), index: saved.as_deref() };
         let built = snapshot::build_over(&home, upstreams, &validators, over, generation, &mut found);
@@ -268,6 +294,11 @@ async fn make(
                 file.write(&built.index);
             }
         }
+        let asked_before = before.is_some_and(|before| matches!(before.sense, Sense::Model(_)));
+        let built = built.map(|built| {
+            let sense = meanings.sense(&built.catalog, asked_before);
+            built.with_sense(sense)
+        });
         (built, found)
     };
     match tokio::task::spawn_blocking(build).await {

@@ -12,20 +12,20 @@ use crate::transport::Lanes;
 
 const POLICY: &str = "fn rules(p) { p.allow().upstream(\"shelf\"); }\n";
 
-fn write(dir: &Path, name: &str, text: &str) {
+pub(super) fn write(dir: &Path, name: &str, text: &str) {
     let path = dir.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
 
-fn catalog(names: &[&str]) -> String {
+pub(super) fn catalog(names: &[&str]) -> String {
     let record = |n: &&str| {
         json!({"id": format!("shelf.{n}"), "name": n, "upstream": "shelf", "description": format!("The tool {n}"), "input_schema": {"type": "object"}}).to_string()
     };
     names.iter().map(record).collect::<Vec<_>>().join("\n")
 }
 
-fn home(names: &[&str]) -> tempfile::TempDir {
+pub(super) fn home(names: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "docent.toml", "[upstreams]\nenabled = [\"shelf\"]\n");
     write(dir.path(), "scripts/shelf/upstream.toml", "kind = \"catalog\"\nfile = \"tools.jsonl\"\n");
@@ -34,7 +34,7 @@ fn home(names: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-fn ctx() -> RequestContext {
+pub(super) fn ctx() -> RequestContext {
     RequestContext::new(Arc::new(Principal::anonymous()), "test")
 }
 
@@ -43,7 +43,7 @@ fn listed(app: &App) -> Vec<String> {
     page.tools.iter().map(|t| t.name.to_string()).filter(|n| n.starts_with("shelf")).collect()
 }
 
-async fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub(super) async fn eventually(what: &str, holds: impl Fn() -> bool) {
     for _ in 0..200 {
         if holds() {
             return;

@@ -10,7 +10,7 @@ use super::{Context, Failure, failure};
 use crate::catalog::ToolSet;
 use crate::json;
 use crate::search::evaluate::{self, Interval, Judgement, Metrics, NAMES, Report, SetReport};
-use crate::search::{Filters, Query};
+use crate::search::{Filters, Query, UsageView};
 
 /// Bytes of a file of judgements: 1,435 queries have half a megabyte.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -34,6 +34,7 @@ impl Eval {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let judgements = self.read()?;
         let opened = open::open(context, Reach::Known)?;
+        opened.meanings(usize::MAX);
         let snapshot = opened.snapshot();
         let visible = match self.caller.as_deref() {
             None => ToolSet::all(snapshot.catalog.len()),
@@ -42,6 +43,7 @@ impl Eval {
                 snapshot.policy.roster(&snapshot.catalog, &who).visible.clone()
             }
         };
+        let nothing_learnt = UsageView::default();
         let (mut results, mut unknown) = (Vec::new(), 0usize);
         for judgement in &judgements {
             let known = |ids: &Vec<String>| ids.iter().any(|id| snapshot.catalog.lookup(id).is_some());
@@ -53,7 +55,8 @@ impl Eval {
                 limit: DEPTH,
                 explain: false,
             };
-            let hits = snapshot.index.search(&query, &visible).hits;
+            let asked = snapshot.sense.ask(&judgement.query);
+            let hits = snapshot.index.search_with(&query, &visible, &nothing_learnt, &asked).hits;
             let ids: Vec<&str> =
                 hits.iter().filter_map(|h| snapshot.catalog.get(h.tool)).map(|t| t.id.as_str()).collect();
             results.push((judgement.set.clone(), evaluate::metrics(&judgement.groups, &ids)));

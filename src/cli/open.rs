@@ -1,5 +1,6 @@
 //! Opens a home for one command: read, built, its upstreams asked as far as the command needs.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::diagnostic::did_you_mean;
 use crate::gateway::{Gateway, RequestContext};
 use crate::policy::Principal;
 use crate::script::stack;
+use crate::search::sentence::Sense;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transport::Lanes;
@@ -123,6 +125,27 @@ impl Opened {
     /// Waits for something.
     pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
+    }
+
+    /// Has the sentence model read the tools that it does not know, where there are at most so many; else says that the
+    /// shipped table ranks.
+    pub(super) fn meanings(&self, most: usize) {
+        let Sense::Waiting(tools) = self.snapshot().sense else { return };
+        if tools > most {
+            return failure::say(format_args!(
+                "note: the sentence model has not read {tools} tools: the shipped table ranks; `docent serve` or \
+                 `docent eval` has them read"
+            ));
+        }
+        let bar = std::io::stderr().is_terminal();
+        let told = move |done: usize, all: usize| {
+            if bar {
+                let end = if done == all { "\n" } else { "" };
+                write!(std::io::stderr(), "\rthe sentence model reads tools: {done}/{all}{end}").ok();
+            }
+            true
+        };
+        self.wait(self.app.embed(told));
     }
 
     /// Says on stderr which upstreams' tools may be missing.

@@ -11,6 +11,9 @@ use crate::call::ToolOutcome;
 use crate::json::Object;
 use crate::snapshot::MetaTool;
 
+/// Tools that a search waits for while the sentence model reads them: some seconds. Ten thousand would take minutes.
+const MEANINGS_MAX: usize = 200;
+
 /// Searches the tools that a caller sees.
 #[derive(Debug, Args)]
 pub(super) struct Search {
@@ -52,6 +55,7 @@ pub(super) struct Describe {
 impl Search {
     pub(super) fn run(self, context: &mut Context) -> Result<(), Failure> {
         let opened = open::open(context, Reach::Known)?;
+        opened.meanings(MEANINGS_MAX);
         let mut arguments = Object::new();
         let given = [
             ("query", Some(Value::from(self.query))),

@@ -1,5 +1,7 @@
 //! A question to the index and its answer.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::id::ToolNo;
@@ -39,8 +41,9 @@ pub struct Signal {
     pub value: f64,
     /// Its public weight.
     pub weight: f64,
-    /// Where the value is from: `computed`, `host`, `authorization`, `fallback`, `off`.
-    pub source: &'static str,
+    /// Where the value is from: `computed`, `host`, `authorization`, `fallback`, `off`, or `model NAME` for the semantic
+    /// one where a sentence model was asked.
+    pub source: Cow<'static, str>,
 }
 
 /// One tool found.

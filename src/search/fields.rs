@@ -17,6 +17,8 @@ const PARAMETER_BYTES: usize = 300;
 const SCHEMA_BYTES: usize = 1024 * 1024;
 /// Bytes of the first sentence, where it stands for a missing title.
 const HEAD_BYTES: usize = 160;
+/// Bytes of a description that a sentence model reads: what a tool is for stands first, and its time is dear.
+const SENTENCE_BYTES: usize = 300;
 
 /// Words of `search_hints` that say how and not what.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -94,6 +96,14 @@ pub(super) fn gist(tool: &Tool, generic: &[String]) -> [Vec<String>; GIST_PARTS]
     let words = |text: &str| text::chunks(text).flat_map(text::split).collect::<Vec<_>>();
     let upstream = std::iter::once(tool.upstream.as_str()).chain(hints).flat_map(words);
     [upstream.filter(|word| !generic.contains(word)).collect(), words(&tool.name), words(first)]
+}
+
+/// What a sentence model reads of a tool: where it is from, what it is called, how its description begins.
+pub(super) fn sentence(tool: &Tool) -> String {
+    let name: Vec<String> = text::chunks(&tool.name).flat_map(text::split).collect();
+    let texts = [tool.description.as_ref(), tool.title.as_deref().unwrap_or("")];
+    let says = texts.into_iter().find(|t| !t.trim().is_empty()).unwrap_or("");
+    format!("{}: {}. {}", tool.upstream, name.join(" "), json::cut(says, SENTENCE_BYTES))
 }
 
 fn push(text: &mut String, more: &str) {

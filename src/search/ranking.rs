@@ -49,6 +49,8 @@ pub struct Ranking {
     /// Public weights of the six signals.
     pub(super) signals: [f32; SIGNAL_NAMES.len()],
     pub(super) floor: Floor,
+    /// What takes their place where a sentence model is asked.
+    pub(super) model: ModelWeights,
     pub(super) usage: UsageWeights,
     /// Words that say nothing in a question.
     pub(super) stop_words: Vec<String>,
@@ -89,6 +91,17 @@ pub(super) struct Floor {
     pub(super) semantic: f32,
     /// Vote that is a match alone.
     pub(super) usage: f32,
+}
+
+/// Ranking with a sentence model.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ModelWeights {
+    /// Weights of the six signals.
+    pub(super) signals: [f32; SIGNAL_NAMES.len()],
+    /// Share of the model in the semantic signal; the rest is the shipped table's.
+    pub(super) share: f32,
+    /// Cosine under the model that is a match alone.
+    pub(super) floor: f32,
 }
 
 /// How past searches vote.
@@ -191,6 +204,15 @@ impl Ranking {
         if let Some(mut s) = root.section("signals") {
             SIGNAL_NAMES.iter().zip(&mut self.signals).for_each(|(name, value)| weight(&mut s, name, value));
         }
+        if let Some(mut s) = root.section("model_signals") {
+            let signals = SIGNAL_NAMES.iter().zip(&mut self.model.signals);
+            signals.for_each(|(name, value)| weight(&mut s, name, value));
+        }
+        if let Some(mut s) = root.section("model") {
+            weight(&mut s, "share", &mut self.model.share);
+            weight(&mut s, "floor", &mut self.model.floor);
+            self.model.share = self.model.share.min(1.0);
+        }
         if let Some(mut s) = root.section("floor") {
             weight(&mut s, "terms", &mut self.floor.terms);
             weight(&mut s, "trigrams", &mut self.floor.trigrams);
@@ -241,8 +263,11 @@ mod tests {
         }
         assert!(ranking.k1 > 0.0 && ranking.lengths.iter().all(|l| *l > 0.0));
         assert!(!ranking.stop_words.is_empty() && !ranking.verbs.is_empty());
-        let sum: f32 = ranking.signals.iter().sum();
-        assert!((sum - 1.0).abs() < 1e-5, "the public weights sum to one, not {sum}");
+        for signals in [&ranking.signals, &ranking.model.signals] {
+            let sum: f32 = signals.iter().sum();
+            assert!((sum - 1.0).abs() < 1e-5, "the public weights sum to one, not {sum}");
+        }
+        assert!((0.5..=1.0).contains(&ranking.model.share) && ranking.model.floor > 0.0);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Every quantity is computed over the visible tools alone, so the answer is the one that a catalog of just
 //! these tools would give: hidden tools do not exist here, not even in a rarity.
 
+use std::borrow::Cow;
+
 use super::api::{Hit, Query, Results, Signal};
 use super::index::{Facts, ToolIndex};
 use super::num::{count, index};
@@ -10,6 +12,7 @@ use super::postings::List;
 use super::question::{Question, View};
 use super::ranking::SIGNAL_NAMES;
 use super::semantic::{self, Table};
+use super::sentence::Asked;
 use super::trigram;
 use super::usage::UsageView;
 use crate::catalog::ToolSet;
@@ -127,11 +130,22 @@ impl ToolIndex {
 
     /// The same with the votes of what the asker's scope remembers.
     pub fn search_with_usage(&self, query: &Query<'_>, visible: &ToolSet, usage: &UsageView) -> Results {
+        self.search_with(query, visible, usage, &Asked::Table)
+    }
+
+    /// The same with what the query means to a sentence model, if one is there.
+    pub fn search_with(
+        &self,
+        query: &Query<'_>,
+        visible: &ToolSet,
+        usage: &UsageView,
+        asked: &Asked,
+    ) -> Results {
         let set = self.filtered(query, visible);
         let view = View { set: &set, count: set.count() };
         let text = query.text.trim();
         let mut matches =
-            if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], usage) };
+            if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], (usage, asked)) };
         let total = matches.len();
         let end = query.offset.saturating_add(query.limit).min(total);
         let key = |m: &Match| {
@@ -144,7 +158,7 @@ impl ToolIndex {
         }
         matches.sort_unstable_by_key(key);
         let hits = matches.into_iter().take(end).skip(query.offset);
-        Results { hits: hits.map(|m| self.hit(&m, query.explain)).collect(), total }
+        Results { hits: hits.map(|m| self.hit(&m, asked, query.explain)).collect(), total }
     }
 
     /// The visible tools that pass the query's filters.
@@ -179,7 +193,13 @@ impl ToolIndex {
         in_index.zip(0..).map(|(tool, place)| Match { tool, place, named: false, score: 0, values }).collect()
     }
 
-    fn matches(&self, text: &str, view: View<'_>, host: &[HostValues], usage: &UsageView) -> Vec<Match> {
+    fn matches(
+        &self,
+        text: &str,
+        view: View<'_>,
+        host: &[HostValues],
+        (usage, asked): (&UsageView, &Asked),
+    ) -> Vec<Match> {
         let question = Question::read(text, self, view);
         let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
         let named = self.names.named(text, view.set);
@@ -203,11 +223,22 @@ impl ToolIndex {
             let (t, g) = (terms.get(tool.index()), trigrams.get(tool.index()));
             let named_at = named.iter().position(|n| *n == tool);
             let host = host.get(tool.index()).copied().unwrap_or_default();
-            let near = host.semantic.unwrap_or_else(|| {
-                self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v))
-            });
+            let by_table = || self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v));
+            let (near, means) = match (host.semantic, asked) {
+                (Some(near), _) => (near, near >= floor.semantic),
+                (None, Asked::Model(sentences, question)) => {
+                    let near = sentences.near(question, tool.index());
+                    let by_table = by_table();
+                    let means = near >= self.ranking.model.floor || by_table >= floor.semantic;
+                    (by_table + (near - by_table) * self.ranking.model.share, means)
+                }
+                (None, _) => {
+                    let near = by_table();
+                    (near, near >= floor.semantic)
+                }
+            };
             let vote = host.usage.unwrap_or_else(|| vote(tool));
-            let over = near >= floor.semantic
+            let over = means
                 || (vote > 0.0 && vote >= floor.usage)
                 || (t > 0.0 && t >= floor.terms * terms.possible)
                 || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
@@ -226,16 +257,16 @@ impl ToolIndex {
                 tool,
                 place: named_at.unwrap_or(usize::MAX),
                 named: named_at.is_some(),
-                score: self.sum(&values),
+                score: sum(&values, self.weights(asked)),
                 values,
             });
         }
         matches
     }
 
-    /// The weighted sum of the six signals.
-    fn sum(&self, values: &[f32; SIGNAL_NAMES.len()]) -> i64 {
-        steps(values.iter().zip(&self.ranking.signals).map(|(v, w)| v * w).sum())
+    /// The public weights of the six signals.
+    fn weights(&self, asked: &Asked) -> &[f32; SIGNAL_NAMES.len()] {
+        if matches!(asked, Asked::Model(..)) { &self.ranking.model.signals } else { &self.ranking.signals }
     }
 
     /// Every visible tool that matches with its signals, in no order that means anything. What a host says of a
@@ -244,8 +275,9 @@ impl ToolIndex {
     pub(super) fn scored(&self, text: &str, visible: &ToolSet, host: &[HostValues]) -> Vec<Scored> {
         let view = View { set: visible, count: visible.count() };
         let browse = text.is_empty();
+        let (usage, asked) = (UsageView::default(), Asked::Table);
         let matches =
-            if browse { self.browse(view) } else { self.matches(text, view, host, &UsageView::default()) };
+            if browse { self.browse(view) } else { self.matches(text, view, host, (&usage, &asked)) };
         let scored = matches.into_iter().map(|mut m| {
             let told = host.get(m.tool.index()).copied().unwrap_or_default();
             if browse {
@@ -261,7 +293,7 @@ impl ToolIndex {
             } else if let (true, Some(lexical)) = (m.named, m.values.first_mut()) {
                 *lexical = 1.0;
             }
-            Scored { tool: m.tool, score: self.sum(&m.values), values: m.values }
+            Scored { tool: m.tool, score: sum(&m.values, &self.ranking.signals), values: m.values }
         });
         scored.collect()
     }
@@ -310,18 +342,24 @@ impl ToolIndex {
         scores
     }
 
-    fn hit(&self, m: &Match, explain: bool) -> Hit {
-        let signals = if explain { self.signals(&m.values) } else { Vec::new() };
+    fn hit(&self, m: &Match, asked: &Asked, explain: bool) -> Hit {
+        let signals = if explain { self.signals(&m.values, asked) } else { Vec::new() };
         Hit { tool: m.tool, score: unsteps(m.score), exact: m.named, signals }
     }
 
-    fn signals(&self, values: &[f32; SIGNAL_NAMES.len()]) -> Vec<Signal> {
+    fn signals(&self, values: &[f32; SIGNAL_NAMES.len()], asked: &Asked) -> Vec<Signal> {
         let usage = if self.learns() { "computed" } else { "off" };
-        let sources = ["computed", "computed", "computed", "authorization", "computed", usage];
+        let semantic = match asked {
+            Asked::Table => Cow::Borrowed("computed"),
+            Asked::Waiting => Cow::Borrowed("fallback"),
+            Asked::Model(sentences, _) => Cow::Owned(format!("model {}", sentences.model().name())),
+        };
+        let others = ["computed", "authorization", "computed", usage].map(Cow::Borrowed);
+        let sources = [Cow::Borrowed("computed"), semantic].into_iter().chain(others);
         SIGNAL_NAMES
             .iter()
             .zip(sources)
-            .zip(values.iter().zip(&self.ranking.signals))
+            .zip(values.iter().zip(self.weights(asked)))
             .map(|((name, source), (value, weight))| Signal {
                 name,
                 value: six_decimals(*value),
@@ -330,6 +368,11 @@ impl ToolIndex {
             })
             .collect()
     }
+}
+
+/// The weighted sum of the six signals.
+fn sum(values: &[f32; SIGNAL_NAMES.len()], weights: &[f32; SIGNAL_NAMES.len()]) -> i64 {
+    steps(values.iter().zip(weights).map(|(v, w)| v * w).sum())
 }
 
 /// The lexical signal: terms, trigrams, brevity of the name, agreement of the verb.

@@ -15,6 +15,7 @@ use crate::limits::CALL_WAIT;
 use crate::policy::{PolicySet, PolicyTables, Shadow};
 use crate::projection::{Projection, Projector};
 use crate::schema::Validators;
+use crate::search::sentence::Sense;
 use crate::search::{Earlier, Ranking, ToolIndex};
 use crate::upstream::{CallHints, Discovered, Discovery, UpstreamSet};
 
@@ -107,6 +108,7 @@ pub fn build_over(
         shadow: shadow(home, &policy, previous, diagnostics),
         policy: Arc::new(policy),
         index,
+        sense: Sense::default(),
         settings: Arc::new(home.settings.clone()),
         callers: Arc::clone(&home.callers),
         lanes: lanes(&upstreams, previous),

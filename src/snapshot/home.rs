@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::auth::Authenticator;
-use crate::diagnostic::SourceFile;
+use crate::diagnostic::{Diagnostic, SourceFile};
 use crate::id::UpstreamId;
 use crate::policy::PolicyTables;
 use crate::upstream::UpstreamConfig;
@@ -30,10 +30,21 @@ pub struct Home {
     pub shadow: Option<Vec<SourceFile>>,
     /// `[[allow]]`, `[[deny]]` and their kin of docent.toml.
     pub tables: PolicyTables,
+    /// `[semantic]`: the sentence model that search asks.
+    pub model: Option<ModelSetting>,
     /// `index/ranking.toml`
     pub ranking: Option<SourceFile>,
     /// `index/synonyms.toml`
     pub synonyms: Option<SourceFile>,
+}
+
+/// `semantic.model`: the folder of a sentence model.
+#[derive(Debug, Clone)]
+pub struct ModelSetting {
+    /// The folder.
+    pub dir: PathBuf,
+    /// A mistake without words at the key's place: what is wrong with the model is known when it is read.
+    pub mistake: Diagnostic,
 }
 
 /// `scripts/<upstream>/`: an upstream and what shapes its calls.

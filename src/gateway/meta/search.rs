@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::call::tokens::{TokenCost, cost_of, smallest_budget, tokens_of};
 use crate::call::{ErrorCode, Omission, ToolError};
@@ -33,6 +34,8 @@ const BRIEF_BYTES: [usize; 4] = [160, 110, 70, 40];
 const ROW_SCHEMA_BYTES_MAX: usize = 12 * 1024;
 /// Hits taken of each need when several are merged.
 const NEED_HITS_MAX: usize = 1_000;
+/// Questions that a sentence model is asked at once in this process: each takes a whole core.
+const THINKING_MAX: usize = 2;
 
 /// How much a row tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,15 +146,32 @@ fn bound(view: &View, question: Digest, usage: &UsageView) -> Binding<'static> {
     binding
 }
 
+/// Asks the sentence model what the needs mean, where there is one, off the threads that serve: it takes milliseconds of
+/// a core. [`search`] finds the answers kept. A question is at most [`crate::search::sentence::PIECES_MAX`] pieces long.
+pub(super) async fn think(view: &View, arguments: &Object) {
+    /// Questions that are thought about at once: more would only take each other's time.
+    static THINKING: Semaphore = Semaphore::const_new(THINKING_MAX);
+    for need in needs(arguments).1 {
+        let Some(model) = view.snapshot.sense.has_to_think(&need) else { continue };
+        // The semaphore is never closed. A panic in there would come again in `search`, where it is told.
+        let Ok(_turn) = THINKING.acquire().await else { return };
+        tokio::task::spawn_blocking(move || model.ask(&need)).await.ok();
+    }
+}
+
+/// Whether several needs were given, and all of them.
+fn needs(arguments: &Object) -> (bool, Vec<String>) {
+    let many = arguments.get("queries").and_then(Value::as_array);
+    let many = many.map(|list| list.iter().filter_map(Value::as_str).map(normal).collect());
+    let one = || vec![args::text(arguments, "query").map(normal).unwrap_or_default()];
+    (many.is_some(), many.unwrap_or_else(one))
+}
+
 impl Ask {
     /// `ceiling`: the tokens that any result may take.
     fn read(arguments: &Object, ceiling: usize) -> Result<Self, ToolError> {
-        let one = args::text(arguments, "query").map(normal);
-        let many: Option<Vec<String>> = arguments
-            .get("queries")
-            .and_then(Value::as_array)
-            .map(|list| list.iter().filter_map(Value::as_str).map(normal).collect());
-        if one.is_some() && many.is_some() {
+        let (several, needs) = needs(arguments);
+        if several && args::text(arguments, "query").is_some() {
             let e = ToolError::new(ErrorCode::InvalidArgument, "Give `query` or `queries`, not both.");
             return Err(e.field("/queries"));
         }
@@ -162,8 +182,8 @@ impl Ask {
         };
         let budget = if detail == Detail::Brief { BUDGET_BRIEF } else { BUDGET_WIDE };
         Ok(Self {
-            several: many.is_some(),
-            needs: many.unwrap_or_else(|| vec![one.unwrap_or_default()]),
+            several,
+            needs,
             filters: Filters {
                 category: args::text(arguments, "category").map(str::to_owned),
                 upstream: args::text(arguments, "upstream").map(str::to_owned),
@@ -188,7 +208,8 @@ impl Ask {
         let search = |text: &str, offset: usize, limit: usize| {
             let filters = self.filters.clone();
             let query = Query { text, filters, offset, limit, explain };
-            view.snapshot.index.search_with_usage(&query, visible, usage)
+            let asked = view.snapshot.sense.ask(text);
+            view.snapshot.index.search_with(&query, visible, usage, &asked)
         };
         if let ([need], false) = (self.needs.as_slice(), self.several) {
             let Results { hits, total } = search(need, offset, self.limit);
