@@ -108,7 +108,7 @@ async fn a_broken_model_is_an_error_at_its_key_and_the_last_good_generation_serv
     let dir = with_model(&["a"]);
     let own = dir.path().join("own");
     for name in ["config.json", "vocab.txt", "model.safetensors"] {
-        let bytes = std::fs::read(std::path::Path::new(MODEL).join(name)).unwrap();
+        let bytes = std::fs::read(Path::new(MODEL).join(name)).unwrap();
         std::fs::create_dir_all(&own).unwrap();
         std::fs::write(own.join(name), bytes).unwrap();
     }

@@ -189,6 +189,3 @@ impl Meaning {
         Self { components: components.into(), step }
     }
 }
-
-#[cfg(test)]
-mod tests;

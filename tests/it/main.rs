@@ -45,6 +45,7 @@ mod packs_mutations;
 mod policies;
 mod results;
 mod search_quality;
+mod semantic;
 mod shaping_memory;
 mod support;
 mod survive;

@@ -37,7 +37,7 @@ impl Wanted {
 pub struct Vectors {
     model: Digest,
     width: usize,
-    known: HashMap<Key, Meaning>,
+    pub(super) known: HashMap<Key, Meaning>,
 }
 
 impl Vectors {
