@@ -115,7 +115,7 @@ fn with_model(folder: &Path, catalog: &Catalog, core: &ToolSet, judgements: &[Ju
     );
     let ask = |text: &str, visible: &ToolSet| {
         let query = Query { text, filters: Filters::default(), offset: 0, limit: 10, explain: false };
-        let found = index.search_with(&query, visible, &UsageView::default(), &sense.ask(text));
+        let found = index.search_with(&query, visible, &UsageView::default(), &sense.ask("", text));
         found.hits.iter().map(|h| catalog.get(h.tool).unwrap().id.as_str().to_owned()).collect()
     };
     let all = ToolSet::all(catalog.len());

@@ -6,6 +6,7 @@ use super::tests::{catalog, ctx, eventually, home, write};
 use super::*;
 use crate::call::{ToolCall, ToolOutcome};
 use crate::gateway::CallAnswer;
+use crate::json;
 use crate::search::sentence::Sense;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sentence/model");
@@ -108,7 +109,7 @@ async fn a_broken_model_is_an_error_at_its_key_and_the_last_good_generation_serv
     let dir = with_model(&["a"]);
     let own = dir.path().join("own");
     for name in ["config.json", "vocab.txt", "model.safetensors"] {
-        let bytes = std::fs::read(Path::new(MODEL).join(name)).unwrap();
+        let bytes = json::read_capped(&Path::new(MODEL).join(name), 100_000).unwrap();
         std::fs::create_dir_all(&own).unwrap();
         std::fs::write(own.join(name), bytes).unwrap();
     }
@@ -117,7 +118,7 @@ async fn a_broken_model_is_an_error_at_its_key_and_the_last_good_generation_serv
     app.embed(|_, _| true).await;
     assert_eq!(searched(&app, None).await.unwrap().0, "model own", "a folder of the home; no data directory");
     let weights = own.join("model.safetensors");
-    let whole = std::fs::read(&weights).unwrap();
+    let whole = json::read_capped(&weights, 100_000).unwrap();
     std::fs::write(&weights, &whole[..whole.len() - 9]).unwrap();
     let Broken(mistakes) = app.reload().await.unwrap_err();
     let mistake = mistakes.0.iter().find(|d| d.code == "bad-model").unwrap();

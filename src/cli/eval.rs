@@ -55,7 +55,7 @@ impl Eval {
                 limit: DEPTH,
                 explain: false,
             };
-            let asked = snapshot.sense.ask(&judgement.query);
+            let asked = snapshot.sense.ask("", &judgement.query);
             let hits = snapshot.index.search_with(&query, &visible, &nothing_learnt, &asked).hits;
             let ids: Vec<&str> =
                 hits.iter().filter_map(|h| snapshot.catalog.get(h.tool)).map(|t| t.id.as_str()).collect();

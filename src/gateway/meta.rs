@@ -40,7 +40,7 @@ pub(super) async fn call(
     let answer = match tool {
         MetaTool::SearchTools => {
             let usage = gateway.usage_views(ctx, &view).await;
-            search::think(&view, &given).await;
+            search::think(ctx, &view, &given).await;
             search::search(gateway, ctx, &view, &usage, &given)
         }
         MetaTool::DescribeTool => describe(&view, &ctx.principal, &given),

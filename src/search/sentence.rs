@@ -90,6 +90,14 @@ pub struct Meaning {
     step: f32,
 }
 
+/// A question that was asked.
+#[derive(Debug)]
+struct Question {
+    asker: Box<str>,
+    text: Box<str>,
+    meaning: Arc<Meaning>,
+}
+
 /// A model ready to run.
 #[derive(Debug)]
 pub struct SentenceModel {
@@ -98,7 +106,7 @@ pub struct SentenceModel {
     pieces: Pieces,
     encoder: Encoder,
     /// The newest last.
-    asked: Mutex<VecDeque<(Box<str>, Arc<Meaning>)>>,
+    asked: Mutex<VecDeque<Question>>,
 }
 
 impl SentenceModel {
@@ -139,24 +147,26 @@ impl SentenceModel {
         self.encoder.width()
     }
 
-    /// What a question means. It takes milliseconds of one core, unless it was asked lately.
-    pub fn ask(&self, text: &str) -> Arc<Meaning> {
-        if let Some(known) = self.lately(text) {
+    /// What a question means. It takes milliseconds of one core, unless the same asker asked it lately: what others
+    /// asked is not remembered for him, or the time of an answer would tell it.
+    pub fn ask(&self, asker: &str, text: &str) -> Arc<Meaning> {
+        if let Some(known) = self.lately(asker, text) {
             return known;
         }
-        let meaning = self.embed(&[text]).pop().map(Arc::new).unwrap_or_else(|| Arc::new(Meaning::of(&[])));
+        let meaning = self.embed(&[text]).pop().map_or_else(|| Arc::new(Meaning::of(&[])), Arc::new);
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.len() >= ASKED_MAX {
             asked.pop_front();
         }
-        asked.push_back((text.into(), Arc::clone(&meaning)));
+        asked.push_back(Question { asker: asker.into(), text: text.into(), meaning: Arc::clone(&meaning) });
         meaning
     }
 
-    /// What a question means, if it was asked lately.
-    pub fn lately(&self, text: &str) -> Option<Arc<Meaning>> {
+    /// What a question means, if this asker asked it lately.
+    pub fn lately(&self, asker: &str, text: &str) -> Option<Arc<Meaning>> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.iter().rev().find(|(t, _)| **t == *text).map(|(_, meaning)| Arc::clone(meaning))
+        let same = asked.iter().rev().find(|q| *q.text == *text && *q.asker == *asker);
+        same.map(|q| Arc::clone(&q.meaning))
     }
 
     /// What texts mean, in their order.

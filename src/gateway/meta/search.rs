@@ -117,7 +117,7 @@ pub(super) fn search(
     let nothing = UsageView::default();
     let usage = usage.unwrap_or(&nothing);
     let binding = bound(view, question, usage);
-    let (found, total, totals) = ask.run(view, usage, offset);
+    let (found, total, totals) = ask.run(ctx, view, usage, offset);
     gateway.searched(ctx, view, &ask.needs);
     let next = |returned: usize| {
         let at = offset.saturating_add(returned);
@@ -148,14 +148,20 @@ fn bound(view: &View, question: Digest, usage: &UsageView) -> Binding<'static> {
 
 /// Asks the sentence model what the needs mean, where there is one, off the threads that serve: it takes milliseconds of
 /// a core. [`search`] finds the answers kept. A question is at most [`crate::search::sentence::PIECES_MAX`] pieces long.
-pub(super) async fn think(view: &View, arguments: &Object) {
+pub(super) async fn think(ctx: &RequestContext, view: &View, arguments: &Object) {
     /// Questions that are thought about at once: more would only take each other's time.
     static THINKING: Semaphore = Semaphore::const_new(THINKING_MAX);
     for need in needs(arguments).1 {
-        let Some(model) = view.snapshot.sense.has_to_think(&need) else { continue };
-        // The semaphore is never closed. A panic in there would come again in `search`, where it is told.
-        let Ok(_turn) = THINKING.acquire().await else { return };
-        tokio::task::spawn_blocking(move || model.ask(&need)).await.ok();
+        let asker = Arc::clone(&ctx.principal);
+        let Some(model) = view.snapshot.sense.has_to_think(&asker.subject, &need) else { continue };
+        // The semaphore is never closed. A turn lasts as long as the work, also where nobody waits for it any more.
+        let Ok(turn) = THINKING.acquire().await else { return };
+        let work = move || {
+            model.ask(&asker.subject, &need);
+            drop(turn);
+        };
+        // A panic in there would come again in `search`, where it is told.
+        tokio::task::spawn_blocking(work).await.ok();
     }
 }
 
@@ -202,13 +208,19 @@ impl Ask {
     }
 
     /// The hits of this page, how many tools match in all, and how many match each need.
-    fn run(&self, view: &View, usage: &UsageView, offset: usize) -> (Vec<Found>, usize, Vec<usize>) {
+    fn run(
+        &self,
+        ctx: &RequestContext,
+        view: &View,
+        usage: &UsageView,
+        offset: usize,
+    ) -> (Vec<Found>, usize, Vec<usize>) {
         let visible = &view.roster.visible;
         let explain = self.detail == Detail::Explain;
         let search = |text: &str, offset: usize, limit: usize| {
             let filters = self.filters.clone();
             let query = Query { text, filters, offset, limit, explain };
-            let asked = view.snapshot.sense.ask(text);
+            let asked = view.snapshot.sense.ask(&ctx.principal.subject, text);
             view.snapshot.index.search_with(&query, visible, usage, &asked)
         };
         if let ([need], false) = (self.needs.as_slice(), self.several) {

@@ -138,7 +138,9 @@ fn mean(rows: &[f32], width: usize) -> Vec<f32> {
     }
     let length = math::dot(&sum, &sum).sqrt();
     if length > f32::MIN_POSITIVE {
-        sum.iter_mut().for_each(|x| *x /= length);
+        for x in &mut sum {
+            *x /= length;
+        }
     }
     sum
 }
@@ -228,15 +230,16 @@ fn attend(looks: &[f32], out: &mut [f32], (width, heads): (usize, usize), scores
 pub(super) fn check_pooling(config: &[u8]) -> Result<(), NotAModel> {
     #[derive(Deserialize)]
     struct Pooling {
-        pooling_mode_mean_tokens: bool,
-        #[serde(default)]
-        pooling_mode_cls_token: bool,
-        #[serde(default)]
-        pooling_mode_max_tokens: bool,
+        #[serde(rename = "pooling_mode_mean_tokens")]
+        mean: bool,
+        #[serde(rename = "pooling_mode_cls_token", default)]
+        first: bool,
+        #[serde(rename = "pooling_mode_max_tokens", default)]
+        largest: bool,
     }
     let read: Pooling = json::parse_as(config, CONFIG_BYTES_MAX)
         .map_err(|e| NotAModel::Pooling(format!("it does not say how pieces become a sentence: {e}")))?;
-    if read.pooling_mode_mean_tokens && !read.pooling_mode_cls_token && !read.pooling_mode_max_tokens {
+    if read.mean && !read.first && !read.largest {
         return Ok(());
     }
     Err(NotAModel::Pooling("only the mean of all pieces (`pooling_mode_mean_tokens`) is built".to_owned()))

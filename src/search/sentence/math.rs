@@ -144,7 +144,9 @@ impl Norm {
         let width = count(self.scale.len());
         for row in rows.chunks_exact_mut(self.scale.len()) {
             let mean = sum(row) / width;
-            row.iter_mut().for_each(|x| *x -= mean);
+            for x in row.iter_mut() {
+                *x -= mean;
+            }
             let spread = 1.0 / (dot(row, row) / width + self.epsilon).sqrt();
             for ((x, scale), shift) in row.iter_mut().zip(&self.scale).zip(&self.shift) {
                 *x = *x * spread * scale + shift;
@@ -165,9 +167,13 @@ fn sum(row: &[f32]) -> f32 {
 /// Weights that sum to one, of scores; in place.
 pub(super) fn softmax(scores: &mut [f32]) {
     let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores.iter_mut().for_each(|x| *x = (*x - top).exp());
+    for x in scores.iter_mut() {
+        *x = (*x - top).exp();
+    }
     let all = sum(scores);
-    scores.iter_mut().for_each(|x| *x /= all);
+    for x in scores {
+        *x /= all;
+    }
 }
 
 /// GELU, `x · Φ(x)` (Hendrycks and Gimpel 2016), of each number in place.
@@ -184,7 +190,7 @@ fn erf(x: f32) -> f32 {
     let z = x.abs().min(10.0);
     let sum = 1.0
         + z * (0.070_523_078
-            + z * (0.042_282_012
+            + z * (0.042_282_01
                 + z * (0.009_270_527 + z * (0.000_152_014 + z * (0.000_276_567_2 + z * 0.000_043_063_8)))));
     let two = sum * sum;
     let four = two * two;

@@ -76,7 +76,7 @@ fn vectors_are_numpys_alone_and_together() {
     for (row, meaning) in rows.iter().zip(model.embed(&texts)) {
         let close = vector(&meaning).iter().zip(&row.vector).all(|(x, y)| (x - y).abs() < 5e-3);
         assert!(close, "8 bits keep a vector: {:?}", row.text);
-        assert_eq!(*model.ask(&row.text), meaning);
+        assert_eq!(*model.ask("", &row.text), meaning);
     }
 }
 
@@ -95,13 +95,14 @@ fn many_texts_are_worked_on_in_batches_with_the_same_outcome() {
 #[test]
 fn lately_asked_questions_are_remembered_and_old_ones_forgotten() {
     let model = model();
-    assert!(model.lately("send").is_none());
-    let first = model.ask("send");
-    assert!(Arc::ptr_eq(&first, &model.ask("send")));
+    assert!(model.lately("ann", "send").is_none());
+    let first = model.ask("ann", "send");
+    assert!(Arc::ptr_eq(&first, &model.ask("ann", "send")));
+    assert!(model.lately("bob", "send").is_none(), "what others asked does not make an answer faster");
     for n in 0..ASKED_MAX {
-        model.ask(&format!("send {n}"));
+        model.ask("ann", &format!("send {n}"));
     }
-    assert!(model.lately("send").is_none() && model.lately("send 0").is_some());
+    assert!(model.lately("ann", "send").is_none() && model.lately("ann", "send 0").is_some());
 }
 
 /// A model with one text of a file replaced.
@@ -220,12 +221,12 @@ fn a_model_is_named_as_the_source_and_weighs_by_its_own_table() {
     let sentences = Arc::new(vectors(&model, &catalog).of(&catalog, &model).unwrap());
     let sense = Sense::Model(Arc::clone(&sentences));
     let text = "weather in berlin";
-    assert!(sense.has_to_think(text).is_some());
-    let asked = sense.ask(text);
-    assert!(sense.has_to_think(text).is_none() && sense.has_to_think(" ").is_none());
+    assert!(sense.has_to_think("", text).is_some());
+    let asked = sense.ask("", text);
+    assert!(sense.has_to_think("", text).is_none() && sense.has_to_think("", " ").is_none());
     let hits = search(&index, &catalog, text, &asked);
     assert_eq!(hits.len(), 3, "the floor of the model lets all in");
-    let question = vector(&model.ask(text));
+    let question = vector(&model.ask("", text));
     for hit in &hits {
         let tool = catalog.get(hit.tool).unwrap();
         let own = vector(&model.embed(&[&crate::search::fields::sentence(tool)])[0]);
@@ -244,7 +245,7 @@ fn while_vectors_are_made_the_table_ranks_and_says_so() {
     let catalog = catalog(&TOOLS);
     let index = ToolIndex::build(&catalog, &Ranking::shipped());
     let plain = search(&index, &catalog, "weather", &Asked::Table);
-    let waiting = search(&index, &catalog, "weather", &Sense::Waiting(3).ask("weather"));
+    let waiting = search(&index, &catalog, "weather", &Sense::Waiting(3).ask("", "weather"));
     assert_eq!(semantic(&plain[0]).source, "computed");
     assert_eq!(semantic(&waiting[0]).source, "fallback");
     let scores = |hits: &[Hit]| hits.iter().map(|h| (h.tool, h.score.to_bits())).collect::<Vec<_>>();

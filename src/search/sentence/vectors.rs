@@ -171,8 +171,8 @@ pub enum Asked {
 }
 
 impl Sense {
-    /// What a question means. With a model it takes milliseconds, unless the same was asked lately.
-    pub fn ask(&self, text: &str) -> Asked {
+    /// What a question means. With a model it takes milliseconds, unless the same asker asked it lately.
+    pub fn ask(&self, asker: &str, text: &str) -> Asked {
         match self {
             Self::Table => Asked::Table,
             Self::Waiting(_) => Asked::Waiting,
@@ -182,16 +182,16 @@ impl Sense {
                 if text.is_empty() {
                     return Asked::Table;
                 }
-                Asked::Model(Arc::clone(sentences), sentences.model.ask(text))
+                Asked::Model(Arc::clone(sentences), sentences.model.ask(asker, text))
             }
         }
     }
 
-    /// The model that has to be asked for this question, because it was not asked lately.
-    pub fn has_to_think(&self, text: &str) -> Option<Arc<SentenceModel>> {
+    /// The model that has to be asked for this question, because this asker did not ask it lately.
+    pub fn has_to_think(&self, asker: &str, text: &str) -> Option<Arc<SentenceModel>> {
         let Self::Model(sentences) = self else { return None };
         let text = text.trim();
-        let known = text.is_empty() || sentences.model.lately(text).is_some();
+        let known = text.is_empty() || sentences.model.lately(asker, text).is_some();
         (!known).then(|| Arc::clone(&sentences.model))
     }
 }
