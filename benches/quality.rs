@@ -272,8 +272,8 @@ fn latency(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) {
     );
 }
 
-fn earlier<'a>(index: &Arc<ToolIndex>, catalog: Option<&'a Catalog>) -> Option<Earlier<'a>> {
-    Some(Earlier { index: Arc::clone(index), catalog })
+fn earlier<'a>(index: &Arc<ToolIndex>, catalog: Option<&'a Catalog>) -> Earlier<'a> {
+    Earlier { index: Arc::clone(index), catalog }
 }
 
 fn times(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) -> Vec<f64> {
@@ -291,7 +291,7 @@ fn times(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) -> Vec<
     let bytes = index.to_bytes();
     let opened = least(&|| {
         let again = Arc::new(ToolIndex::open(&bytes, ranking).unwrap());
-        assert!(Arc::ptr_eq(&again, &ToolIndex::over(earlier(&again, None), catalog, ranking)));
+        assert!(Arc::ptr_eq(&again, &ToolIndex::over(Some(earlier(&again, None)), catalog, ranking)));
     });
     let mut changed = CatalogBuilder::new(Vec::new());
     for (no, tool) in catalog.tools().iter().enumerate() {
@@ -302,7 +302,7 @@ fn times(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) -> Vec<
         changed.push(tool);
     }
     let changed = changed.build(&mut Diagnostics::default());
-    let renewed = least(&|| drop(ToolIndex::over(earlier(&index, Some(catalog)), &changed, ranking)));
+    let renewed = least(&|| drop(ToolIndex::over(Some(earlier(&index, Some(catalog))), &changed, ranking)));
     println!(
         "{} tools: built in {built:.0} ms, {} KiB; {} KiB saved, opened in {opened:.1} ms; one changed tool in {renewed:.1} ms",
         index.len(),
