@@ -4,7 +4,7 @@
 //! it to a value, a free script ≤ 1.2×, an 8 MB reply with a 95 % unwanted subtree ≤ 0.35×. A 40 MB reply of graphs
 //! should cost little more than its bytes: "read" is what has to be done with any text, copying it once and seeing
 //! that it is UTF-8. At the end stands what native shaping holds at most besides the reply (budget: 128 KiB).
-#![expect(clippy::unwrap_used, reason = "a measuring program, not the server")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measuring program, not the server")]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn projection(c: &mut Criterion) {
         let mut group = c.benchmark_group(name);
         group.throughput(Throughput::Bytes(u64::try_from(text.len()).unwrap()));
         group.bench_function("read", |b| {
-            b.iter(|| String::from_utf8(black_box(&text).as_bytes().to_vec()).unwrap())
+            b.iter(|| String::from_utf8(black_box(&text).as_bytes().to_vec()).unwrap());
         });
         group.bench_function("parse to Value", |b| {
             b.iter(|| serde_json::from_str::<Value>(black_box(&text)).unwrap());

@@ -3,11 +3,13 @@
 
 use std::process::Output;
 
+use serde_json::json;
+
 use crate::support::{TestHome, docent, root};
 
 fn home() -> TestHome {
     let model = root().join("tests/fixtures/sentence/model");
-    let main = format!("[upstreams]\nenabled = [\"shelf\"]\n\n[semantic]\nmodel = {model:?}\n");
+    let main = format!("[upstreams]\nenabled = [\"shelf\"]\n\n[semantic]\nmodel = {}\n", json!(model));
     let tools = r#"{"id": "shelf.weather", "name": "weather", "upstream": "shelf", "description": "Get the weather forecast.", "input_schema": {"type": "object"}}
 {"id": "shelf.mail", "name": "mail", "upstream": "shelf", "description": "Send an email to the team.", "input_schema": {"type": "object"}}
 "#;
