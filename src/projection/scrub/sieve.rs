@@ -38,7 +38,7 @@ static NAME_ENDS: LazyLock<[bool; 256]> = LazyLock::new(|| {
 });
 
 /// False only where [`super::scrub`] leaves the text as it is.
-pub(super) fn may_hold(text: &str) -> bool {
+pub(in crate::projection) fn may_hold(text: &str) -> bool {
     let bytes = text.as_bytes();
     has_separated(bytes)
         || has_token(bytes)
