@@ -1,6 +1,8 @@
 //! Bounded JSON: the only place that turns bytes into values. Byte and depth ceilings, canonical bytes,
 //! exact encoded length, cuts at character boundaries, capped file reads.
 
+mod shallow;
+
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+pub use shallow::Shallow;
 
 use crate::limits::JSON_DEPTH_MAX;
 

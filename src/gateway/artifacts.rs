@@ -29,21 +29,15 @@ struct Found {
     stays: bool,
 }
 
-/// How nearly every server begins a text, the most frequent of blocks: what follows need not be read to know that it
-/// is no file.
-const TEXT_BLOCK: &str = r#"{"type":"text","#;
-
 /// Whether a reply may hold files: all but the texts that most tools answer.
 pub(super) fn may_be_in(reply: &UpstreamReply) -> bool {
     match &reply.body {
-        ReplyBody::Mcp(mcp) => mcp.artifacts.is_some() || !mcp.content.iter().all(|block| is_text(block)),
+        ReplyBody::Mcp(mcp) => {
+            mcp.artifacts.is_some() || !mcp.content.iter().all(|block| text_of_block(block).is_some())
+        }
         ReplyBody::Bytes { .. } => true,
         ReplyBody::Empty | ReplyBody::Value(_) => false,
     }
-}
-
-fn is_text(block: &RawValue) -> bool {
-    block.get().starts_with(TEXT_BLOCK) || text_of_block(block).is_some()
 }
 
 impl Gateway {
@@ -66,7 +60,7 @@ impl Gateway {
         let mut content = Vec::with_capacity(mcp.content.len());
         let mut kept = Vec::new();
         for raw in std::mem::take(&mut mcp.content) {
-            if is_text(&raw) {
+            if text_of_block(&raw).is_some() {
                 content.push(raw);
                 continue;
             }

@@ -2,16 +2,15 @@
 //! echoed byte for byte. It knows no method and no era.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
-use crate::json::{self, JsonError, Object};
+use crate::json::{self, JsonError, Object, Shallow};
 use crate::limits::{BATCH_MESSAGES_MAX, RPC_ID_BYTES_MAX};
 
 /// A request id as it stood in the message: `"1"` and `1` stay what they are.
@@ -54,12 +53,12 @@ pub(super) struct Params {
 }
 
 impl Params {
-    fn new(found: &Pairs<'_>) -> Self {
-        let room = found.0.iter().map(|(name, value)| name.len() + value.get().len() + MEMBER_SIGNS).sum();
+    fn new(found: &[(Cow<'_, str>, &RawValue)]) -> Self {
+        let room = found.iter().map(|(name, value)| name.len() + value.get().len() + MEMBER_SIGNS).sum();
         let mut text = String::with_capacity(room);
-        let mut members = Vec::with_capacity(found.0.len());
+        let mut members = Vec::with_capacity(found.len());
         text.push('{');
-        for (at, (name, value)) in found.0.iter().enumerate() {
+        for (at, (name, value)) in found.iter().enumerate() {
             if at > 0 {
                 text.push(',');
             }
@@ -123,78 +122,6 @@ impl Params {
 
 /// Signs that a member is written with: quotes, colon, comma, and room for the braces.
 const MEMBER_SIGNS: usize = 6;
-
-/// The members of an object in order, repeated names included.
-#[derive(Default)]
-struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-/// `params` as they were given, their members found in the same pass as the message's own.
-#[derive(Default)]
-enum Given<'a> {
-    /// Absent, or the `null` that a few clients send.
-    #[default]
-    Nothing,
-    Object(Pairs<'a>),
-    /// Of a type that parameters cannot have.
-    Other,
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Given<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Members)
-    }
-}
-
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = Given<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut all = Vec::new();
-        while let Some(pair) = map.next_entry::<Name<'de>, &'de RawValue>()? {
-            all.push((pair.0.0, pair.1));
-        }
-        Ok(Given::Object(Pairs(all)))
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Given::Nothing)
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Given::Other)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Given::Other)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Given::Other)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Given::Other)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Given::Other)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Given::Other)
-    }
-}
-
-/// A member's name, borrowed where no escape stands in it.
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a raw value as an object whose depth is bounded, and which nobody can read otherwise.
 pub(super) fn read_object(raw: &str) -> Result<Object, RpcError> {
@@ -263,7 +190,7 @@ struct Envelope<'a> {
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    params: Given<'a>,
+    params: Shallow<'a>,
     #[serde(default, borrow, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default, borrow, deserialize_with = "present")]
@@ -330,9 +257,10 @@ fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
         };
     };
     let params = match &envelope.params {
-        Given::Nothing => Params::default(),
-        Given::Object(found) => Params::new(found),
-        Given::Other => return Err(fault(known, "`params` must be an object")),
+        // A few clients send `null` where they have no parameters.
+        Shallow::Null => Params::default(),
+        Shallow::Object(members) => Params::new(members),
+        Shallow::List(_) | Shallow::Scalar => return Err(fault(known, "`params` must be an object")),
     };
     match id {
         None => Ok(Message::Notification { method: method.into_owned(), params }),

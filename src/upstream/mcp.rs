@@ -36,10 +36,10 @@ use super::{
 use crate::call::{McpReply, ReplyBody, UpstreamReply, UpstreamRequest};
 use crate::clock::Clock;
 use crate::id::UpstreamId;
-use crate::json;
+use crate::json::{self, Shallow};
 use crate::limits;
 use headers::HeaderMark;
-use result::{Content, RawResult};
+use result::RawResult;
 use rpc::{Fault, Outgoing};
 use signals::Signals;
 
@@ -289,11 +289,11 @@ impl McpUpstream {
             return Err(UpstreamError::new(ErrorSource::Unsupported, Retry::Never, message));
         }
         let mut warnings = Vec::new();
-        let has_content = !matches!(raw.content, Content::Absent);
+        let has_content = !matches!(raw.content, Shallow::Null);
         let content = match raw.content {
-            Content::Absent => Vec::new(),
-            Content::Blocks(blocks) => blocks.into_iter().map(ToOwned::to_owned).collect(),
-            Content::Other => {
+            Shallow::Null => Vec::new(),
+            Shallow::List(blocks) => blocks.into_iter().map(ToOwned::to_owned).collect(),
+            Shallow::Object(_) | Shallow::Scalar => {
                 warnings.push("the upstream's content was not a list of blocks and was left out".to_owned());
                 Vec::new()
             }

@@ -260,14 +260,16 @@ fn a_pipe_is_asked_between_its_lines() {
     assert!(child.wait().unwrap().success());
 }
 
-#[test]
-fn a_caller_may_close_what_it_opened_and_nothing_else() {
+/// A home in which anybody opens issues, and `rule` decides who does something to one.
+fn issues(deed: &str, rule: &str) -> TestHome {
     let home = home();
     home.write(
         "scripts/u/upstream.toml",
-        "kind = \"script\"\n[[tool]]\nid = \"open\"\ndescription = \"Opens an issue.\"\n\
-         script = { file = \"u.rhai\", run = \"opened\" }\ncreates = { kind = \"issue\", id = \"/number\" }\n\
-         [[tool]]\nid = \"close\"\ndescription = \"Closes an issue.\"\nscript = { file = \"u.rhai\", run = \"done\" }\n",
+        &format!(
+            "kind = \"script\"\n[[tool]]\nid = \"open\"\ndescription = \"Opens an issue.\"\n\
+             script = {{ file = \"u.rhai\", run = \"opened\" }}\ncreates = {{ kind = \"issue\", id = \"/number\" }}\n\
+             [[tool]]\nid = \"{deed}\"\ndescription = \"Does it to an issue.\"\nscript = {{ file = \"u.rhai\", run = \"done\" }}\n"
+        ),
     );
     home.write(
         "scripts/u/u.rhai",
@@ -275,10 +277,17 @@ fn a_caller_may_close_what_it_opened_and_nothing_else() {
     );
     home.write(
         "policies/p.rhai",
-        "fn rules(p) { p.allow().tool(\"u.open\"); }\nfn decide(caller, tool, args) {\n\
-           if tool.matches(\"u.close\") { if owns(\"issue\", args.number) { allow() } else { deny(\"not yours\") } }\n\
-           else { abstain() }\n}\n",
+        &format!(
+            "fn rules(p) {{ p.allow().tool(\"u.open\"); }}\nfn decide(caller, tool, args) {{\n\
+               if tool.matches(\"u.{deed}\") {{ {rule} }} else {{ abstain() }}\n}}\n"
+        ),
     );
+    home
+}
+
+#[test]
+fn a_caller_may_close_what_it_opened_and_nothing_else() {
+    let home = issues("close", "if owns(\"issue\", args.number) { allow() } else { deny(\"not yours\") }");
     let mut server = TestServer::start(home.path(), &[]);
     let url = server.url.clone();
     let call = |who: &str, tool: &str, arguments: Value| call(&url, who, tool, arguments, json!({}), false);
@@ -294,24 +303,9 @@ fn a_caller_may_close_what_it_opened_and_nothing_else() {
 
 #[test]
 fn what_a_caller_creates_in_one_process_is_its_own_in_another_at_once() {
-    let home = home();
-    home.write(
-        "scripts/u/upstream.toml",
-        "kind = \"script\"\n[[tool]]\nid = \"open\"\ndescription = \"Opens an issue.\"\n\
-         script = { file = \"u.rhai\", run = \"opened\" }\ncreates = { kind = \"issue\", id = \"/number\" }\n\
-         [[tool]]\nid = \"approve\"\ndescription = \"Approves an issue.\"\nscript = { file = \"u.rhai\", run = \"done\" }\n",
-    );
-    home.write(
-        "scripts/u/u.rhai",
-        "fn opened(args, ctx) { json(#{ number: args.n }) }\nfn done(args, ctx) { json(#{ done: true }) }\n",
-    );
     // Four eyes: not to know of it would let it pass.
-    home.write(
-        "policies/p.rhai",
-        "fn rules(p) { p.allow().tool(\"u.open\"); }\nfn decide(caller, tool, args) {\n\
-           if tool.matches(\"u.approve\") { if owns(\"issue\", args.number) { deny(\"not your own\") } else { allow() } }\n\
-           else { abstain() }\n}\n",
-    );
+    let home =
+        issues("approve", "if owns(\"issue\", args.number) { deny(\"not your own\") } else { allow() }");
     let server = TestServer::start(home.path(), &[]);
     let approve = |who: &str, n: i64| {
         call(&server.url, who, "u_approve", json!({"number": n}), json!({}), false)
