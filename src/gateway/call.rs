@@ -46,9 +46,8 @@ impl Gateway {
                 answer
             }
             None => {
-                let lacks_task = !ctx.negotiated.tasks && is_task_only(&view, &call);
-                let call = with_key(&view, with_patience(ctx, &view, call));
-                self.call_in(ctx, &view, call, Reentry::direct(lacks_task)).await
+                let (call, lacks_task) = with_patience(ctx, &view, call);
+                self.call_in(ctx, &view, with_key(&view, call), Reentry::direct(lacks_task)).await
             }
         };
         match answer {
@@ -80,10 +79,7 @@ impl Gateway {
             Ok(files) => files,
             Err(e) => return record.refused(e.into()),
         };
-        // Boxed: few homes ask for it.
-        if view.snapshot.policy.asks_ownership()
-            && let Err(e) = Box::pin(self.renew_owned(&view.snapshot)).await
-        {
+        if let Err(e) = self.renew_owned(&view.snapshot).await {
             return record.refused(e.into());
         }
         let decision = view.snapshot.policy.decide(view.catalog(), &ctx.principal, no, Some(&call.arguments));
@@ -306,28 +302,23 @@ fn fields(names: &[String], projection: Option<&Projection>) -> Result<Option<Ar
     Ok(Some(Arc::new(fields)))
 }
 
-/// The patience of a direct call: the tool's own where it says one, and little where the client takes a task.
-fn with_patience(ctx: &RequestContext, view: &View, mut call: ToolCall) -> ToolCall {
+/// A direct call with its patience: the tool's own where it says one, little where the client takes a task, none where
+/// the tool is answered with a task only. And whether it is such a tool's while its client takes no task.
+fn with_patience(ctx: &RequestContext, view: &View, mut call: ToolCall) -> (ToolCall, bool) {
+    // A command is patient by itself.
     if call.wait != CALL_WAIT {
-        return call;
+        return (call, false);
     }
-    if is_task_only(view, &call) {
+    let Some((no, tool)) = view.find(&call.tool) else { return (call, false) };
+    if tool.tasks == Some(TaskSupport::Required) {
         call.wait = Duration::ZERO;
-        return call;
+        return (call, !ctx.negotiated.tasks);
     }
-    let found = view.find(&call.tool);
-    let own = found.and_then(|(no, _)| view.snapshot.plan(no)?.hints.wait);
-    call.wait = own.unwrap_or(CALL_WAIT);
-    if ctx.negotiated.tasks && found.is_none_or(|(_, t)| t.tasks != Some(TaskSupport::Forbidden)) {
+    call.wait = view.snapshot.plan(no).and_then(|plan| plan.hints.wait).unwrap_or(CALL_WAIT);
+    if ctx.negotiated.tasks && tool.tasks != Some(TaskSupport::Forbidden) {
         call.wait = call.wait.min(TASK_WAIT);
     }
-    call
-}
-
-/// Whether a call of the wire is of a tool that is answered with a task only. A command is patient by itself.
-fn is_task_only(view: &View, call: &ToolCall) -> bool {
-    call.wait == CALL_WAIT
-        && view.find(&call.tool).is_some_and(|(_, t)| t.tasks == Some(TaskSupport::Required))
+    (call, false)
 }
 
 /// The arguments of a dispatcher, with what its own `_meta` says of the call that it makes: a key there is no less

@@ -61,7 +61,8 @@ impl Gateway {
             return Ok(());
         }
         let since = self.owned_until().load(Ordering::Relaxed).saturating_sub(COMMIT_TIME_MS);
-        self.learn_owned(snapshot, since).await.map_err(|error| {
+        // Boxed: few homes ask for it, and their calls alone carry the room.
+        Box::pin(self.learn_owned(snapshot, since)).await.map_err(|error| {
             tracing::error!(error = %error, "what callers own cannot be read, so nothing is decided by it");
             failure::internal()
         })
