@@ -104,7 +104,7 @@ impl Mcp {
     /// it, and then it may still tell its upstream.
     pub(super) async fn call_tool(
         self: &Arc<Self>,
-        exchange: Exchange,
+        mut exchange: Exchange,
         id: &RequestId,
         params: &Params,
     ) -> Answer {
@@ -112,7 +112,6 @@ impl Mcp {
             let request_key = meta.key()?;
             Ok(ToolCall { tool, arguments, wait: CALL_WAIT, request_key, fields: meta.fields })
         });
-        let mut exchange = exchange;
         let call = call.and_then(|call| self.as_task(&mut exchange, call, params));
         let call = match call {
             Ok(call) => call,
