@@ -1,8 +1,8 @@
-//! One walk over a text that accepts it as JSON and remembers where its larger values end. What this walk does not
-//! accept is given to the parser, whose word counts and whose message is told.
+//! A walk over a text that may not be JSON (RFC 8259): whatever is stepped over is checked, once and without being
+//! built. Where it does not take a text for JSON the parser is asked, whose word counts and whose message is told.
 
 use super::document::Span;
-use super::scan::special;
+use super::scan::{self, special};
 
 /// Bytes from which the end of a value is remembered: a smaller one is walked over in less time than it is
 /// looked up.
@@ -10,53 +10,118 @@ const EXTENT_BYTES: u32 = 64;
 /// Levels below which no end is remembered: what is remembered stays smaller than the text itself.
 const EXTENT_DEPTH: usize = 8;
 
-/// The larger values of a JSON text in the order of their beginnings; `None` where this walk does not take it for
-/// JSON (RFC 8259).
-pub(super) fn extents(text: &str) -> Option<Vec<Span>> {
-    let mut walk = Walk { bytes: text.as_bytes(), at: 0, open: Vec::new(), found: Vec::new() };
-    walk.document()?;
-    Some(walk.found)
+/// This is no JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotJson;
+
+impl NotJson {
+    /// What the parser says of the text.
+    pub(super) fn told(self, text: &str) -> String {
+        scan::valid(text).err().unwrap_or_else(|| "this is no JSON".to_owned())
+    }
 }
 
-/// An object or a list that is not closed yet.
-struct Open {
-    close: u8,
-    /// Its place among what was found, where it is remembered.
-    slot: Option<usize>,
+/// The larger values of a JSON text in the order of their beginnings.
+pub(super) fn extents(text: &str) -> Result<Vec<Span>, NotJson> {
+    let mut walk = Walk { levels: EXTENT_DEPTH, ..Walk::new(text) };
+    walk.pass()?;
+    walk.end()?;
+    Ok(walk.found)
 }
 
-struct Walk<'a> {
+/// A cursor over text that is checked as it goes.
+pub(super) struct Walk<'a> {
+    text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    open: Vec<Open>,
+    /// The closing bytes of what is open: one byte a level, so that no text makes this larger than itself.
+    open: Vec<u8>,
+    /// Levels on which ends are remembered.
+    levels: usize,
+    /// Their places among what was found.
+    slots: Vec<usize>,
     found: Vec<Span>,
 }
 
-impl Walk<'_> {
-    fn byte(&self) -> u8 {
-        self.bytes.get(self.at).copied().unwrap_or(0)
+impl<'a> Walk<'a> {
+    /// At the beginning of a text.
+    pub(super) fn new(text: &'a str) -> Self {
+        let (open, slots, found) = (Vec::new(), Vec::new(), Vec::new());
+        Self { text, bytes: text.as_bytes(), at: 0, open, levels: 0, slots, found }
     }
 
-    fn space(&mut self) -> u8 {
+    /// The next byte that is not whitespace; 0 at the end.
+    pub(super) fn peek(&mut self) -> u8 {
         while matches!(self.byte(), b' ' | b'\n' | b'\r' | b'\t') {
             self.at += 1;
         }
         self.byte()
     }
 
-    fn document(&mut self) -> Option<()> {
+    /// Steps over the bracket of an object or a list; whether anything stands in it. If not, it is stepped over.
+    pub(super) fn enters(&mut self, close: u8) -> bool {
+        self.at += 1;
+        let empty = self.peek() == close;
+        self.at += usize::from(empty);
+        !empty
+    }
+
+    /// After a member or an element: steps over the comma, or over the closing byte and says that it was the last.
+    pub(super) fn more(&mut self, close: u8) -> Result<bool, NotJson> {
+        let next = self.peek();
+        self.at += 1;
+        if next == b',' || next == close { Ok(next == b',') } else { Err(NotJson) }
+    }
+
+    /// The name of a member with its quotes, stepping over its colon too.
+    pub(super) fn name(&mut self) -> Result<&'a str, NotJson> {
+        if self.peek() != b'"' {
+            return Err(NotJson);
+        }
+        let start = self.at;
+        self.string()?;
+        let name = self.since(start);
+        let colon = self.peek() == b':';
+        self.at += 1;
+        if colon { Ok(name) } else { Err(NotJson) }
+    }
+
+    /// Steps over a whole value and gives its text.
+    pub(super) fn skip(&mut self) -> Result<&'a str, NotJson> {
+        self.peek();
+        let start = self.at;
+        self.pass()?;
+        Ok(self.since(start))
+    }
+
+    /// Nothing but space follows.
+    pub(super) fn end(&mut self) -> Result<(), NotJson> {
+        self.peek();
+        if self.at == self.bytes.len() { Ok(()) } else { Err(NotJson) }
+    }
+
+    fn byte(&self) -> u8 {
+        self.bytes.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn since(&self, start: usize) -> &'a str {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// Steps over a value, level by level without recursion.
+    fn pass(&mut self) -> Result<(), NotJson> {
         loop {
-            match self.space() {
+            match self.peek() {
                 b'{' => {
-                    self.enter(b'}');
-                    if self.space() != b'}' {
-                        self.key()?;
+                    self.open(b'}');
+                    if self.peek() != b'}' {
+                        self.name()?;
                         continue;
                     }
                 }
                 b'[' => {
-                    self.enter(b']');
-                    if self.space() != b']' {
+                    self.open(b']');
+                    if self.peek() != b']' {
                         continue;
                     }
                 }
@@ -66,46 +131,48 @@ impl Walk<'_> {
                 b'n' => self.literal(b"null")?,
                 _ => self.number()?,
             }
-            if self.after_value()? {
-                return Some(());
+            if self.closes()? {
+                return Ok(());
             }
         }
     }
 
-    /// Closes what ends here; whether that was all.
-    fn after_value(&mut self) -> Option<bool> {
+    /// After a value: closes what ends here; whether nothing is open any more.
+    fn closes(&mut self) -> Result<bool, NotJson> {
         loop {
-            let next = self.space();
-            let Some(close) = self.open.last().map(|open| open.close) else {
-                return (self.at == self.bytes.len()).then_some(true);
-            };
+            let Some(close) = self.open.last().copied() else { return Ok(true) };
+            let next = self.peek();
             if next == close {
-                self.leave();
+                self.close();
                 continue;
             }
             if next != b',' {
-                return None;
+                return Err(NotJson);
             }
             self.at += 1;
             if close == b'}' {
-                self.key()?;
+                self.name()?;
             }
-            return Some(false);
+            return Ok(false);
         }
     }
 
-    fn enter(&mut self, close: u8) {
-        let remembered = self.open.len() < EXTENT_DEPTH;
-        self.open.push(Open { close, slot: remembered.then_some(self.found.len()) });
-        if remembered {
+    fn open(&mut self, close: u8) {
+        if self.open.len() < self.levels {
+            self.slots.push(self.found.len());
             self.found.push(Span::of(self.at, self.at));
         }
+        self.open.push(close);
         self.at += 1;
     }
 
-    fn leave(&mut self) {
+    fn close(&mut self) {
         self.at += 1;
-        let Some(slot) = self.open.pop().and_then(|open| open.slot) else { return };
+        self.open.pop();
+        if self.open.len() >= self.levels {
+            return;
+        }
+        let Some(slot) = self.slots.pop() else { return };
         let Some(span) = self.found.get_mut(slot) else { return };
         *span = span.until(self.at);
         // Whatever stood inside was smaller still and is gone.
@@ -114,71 +181,67 @@ impl Walk<'_> {
         }
     }
 
-    /// A name with its colon.
-    fn key(&mut self) -> Option<()> {
-        if self.space() != b'"' {
-            return None;
-        }
-        self.text()?;
-        let colon = self.space() == b':';
-        self.at += 1;
-        colon.then_some(())
-    }
-
-    fn text_value(&mut self) -> Option<()> {
+    fn text_value(&mut self) -> Result<(), NotJson> {
         let start = self.at;
-        self.text()?;
-        let span = Span::of(start, self.at);
-        if span.len() >= EXTENT_BYTES && self.open.len() <= EXTENT_DEPTH {
-            self.found.push(span);
+        self.string()?;
+        if self.open.len() <= self.levels && self.levels > 0 {
+            let span = Span::of(start, self.at);
+            if span.len() >= EXTENT_BYTES {
+                self.found.push(span);
+            }
         }
-        Some(())
+        Ok(())
     }
 
-    fn text(&mut self) -> Option<()> {
+    fn string(&mut self) -> Result<(), NotJson> {
         self.at += 1;
         loop {
             self.at = special::<true>(self.bytes, self.at);
             match self.byte() {
                 b'"' => {
                     self.at += 1;
-                    return Some(());
+                    return Ok(());
                 }
-                b'\\' => {
-                    let hex = |b: &u8| b.is_ascii_hexdigit();
-                    match self.bytes.get(self.at + 1)? {
-                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
-                        b'u' if self.bytes.get(self.at + 2..self.at + 6)?.iter().all(hex) => self.at += 6,
-                        _ => return None,
-                    }
-                }
+                b'\\' => self.at += self.escape().ok_or(NotJson)?,
                 // A control character, or the end.
-                _ => return None,
+                _ => return Err(NotJson),
             }
         }
     }
 
-    fn literal(&mut self, word: &[u8]) -> Option<()> {
-        let is_it = self.bytes.get(self.at..)?.starts_with(word);
-        self.at += word.len();
-        is_it.then_some(())
+    /// Bytes of the escape that begins here.
+    fn escape(&self) -> Option<usize> {
+        match self.bytes.get(self.at + 1)? {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(2),
+            b'u' => {
+                let digits = self.bytes.get(self.at + 2..self.at + 6)?;
+                digits.iter().all(u8::is_ascii_hexdigit).then_some(6)
+            }
+            _ => None,
+        }
     }
 
-    fn digits(&mut self) -> Option<()> {
+    fn literal(&mut self, word: &[u8]) -> Result<(), NotJson> {
+        let is_it = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word));
+        self.at += word.len();
+        if is_it { Ok(()) } else { Err(NotJson) }
+    }
+
+    fn digits(&mut self) -> Result<(), NotJson> {
         let start = self.at;
         while self.byte().is_ascii_digit() {
             self.at += 1;
         }
-        (self.at > start).then_some(())
+        if self.at > start { Ok(()) } else { Err(NotJson) }
     }
 
-    fn number(&mut self) -> Option<()> {
+    fn number(&mut self) -> Result<(), NotJson> {
         self.at += usize::from(self.byte() == b'-');
         let leading_zero = self.byte() == b'0';
         let start = self.at;
         self.digits()?;
         if leading_zero && self.at > start + 1 {
-            return None;
+            return Err(NotJson);
         }
         if self.byte() == b'.' {
             self.at += 1;
@@ -189,7 +252,7 @@ impl Walk<'_> {
             self.at += usize::from(matches!(self.byte(), b'+' | b'-'));
             self.digits()?;
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -198,10 +261,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::projection::scan;
 
     fn agrees(text: &str) {
-        let (ours, parsers) = (extents(text).is_some(), scan::valid(text));
+        let (ours, parsers) = (extents(text).is_ok(), scan::valid(text));
         assert_eq!(ours, parsers.is_ok(), "{text:?}: {parsers:?}");
     }
 

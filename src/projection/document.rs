@@ -102,8 +102,8 @@ impl Document {
             return Err(format!("{} bytes are more than a script can look at", text.len()));
         }
         let extents = match accept::extents(text) {
-            Some(extents) => extents,
-            None => scan::valid(text).map(|()| Vec::new())?,
+            Ok(extents) => extents,
+            Err(_) => scan::valid(text).map(|()| Vec::new())?,
         };
         Ok(Self { text: Arc::from(text), extents, members: AtomicUsize::new(8), seen: seen.cloned() })
     }

@@ -1,15 +1,11 @@
 //! The native path: `fields` compiled to a tree of keys and run over the reply's bytes while they are
-//! parsed. What nobody asked for is skipped, not built; values are copied digit for digit.
+//! checked. What nobody asked for is skipped, not built; values are copied digit for digit.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::accept::Walk;
 use super::scan::{self, Ceilings, Cuts, Scan};
 use super::sink::RecordSink;
 use super::spec::{MappingSpec, TruncateSpec};
-use super::tree::{KeySeed, Node, NodeSeed, Output, Slots};
+use super::tree::{Node, Output, Slots, Unfit};
 use crate::json;
 
 /// A compiled mapping.
@@ -73,35 +69,17 @@ impl Plan {
         self.spec.collection.is_some()
     }
 
-    /// Runs over an accepted document. `Err` names the pointer that does not fit.
+    /// Runs over a document. `Err` says what is no JSON in it, or names the pointer that does not fit.
     pub(super) fn run(&self, text: &str, sink: &mut RecordSink) -> Result<Found, String> {
-        let mut found = Found::default();
-        let mut slots = Slots(Vec::new());
-        if self.is_list() {
-            let mut run = Run { plan: self, sink, found: &mut found, slots: &mut slots, seen: false };
-            let mut parser = serde_json::Deserializer::from_str(text);
-            DocumentSeed { run: &mut run, node: &self.document }
-                .deserialize(&mut parser)
-                .map_err(|e| strip_place(&e))?;
-            parser.end().map_err(|e| e.to_string())?;
-            if !run.seen {
-                let place = self.spec.collection.as_ref().map(ToString::to_string).unwrap_or_default();
-                return Err(format!("there is no list at `{place}`"));
-            }
-        } else {
-            if !text.trim_start().starts_with('{') {
-                return Err("an object was expected at the root".to_owned());
-            }
-            let raw: &RawValue = serde_json::from_str(text).map_err(|e| e.to_string())?;
-            found.records = 1;
-            if self.spec.fields.is_empty() {
-                self.write_whole(raw.get(), sink, &mut found)?;
-            } else {
-                slots.fill(&self.record, &self.outputs, raw.get()).map_err(|e| strip_place(&e))?;
-                self.write_record(&slots, sink, &mut found);
-            }
+        let mut run = Run { plan: self, sink, found: Found::default(), slots: Slots::default(), seen: false };
+        let mut walk = Walk::new(text);
+        let ran = if self.is_list() { run.list(&mut walk) } else { run.single(&mut walk) };
+        ran.and_then(|()| Ok(walk.end()?)).map_err(|unfit| unfit.told(text))?;
+        if self.is_list() && !run.seen {
+            let place = self.spec.collection.as_ref().map(ToString::to_string).unwrap_or_default();
+            return Err(format!("there is no list at `{place}`"));
         }
-        Ok(found)
+        Ok(run.found)
     }
 
     fn write_record(&self, slots: &Slots<'_>, sink: &mut RecordSink, found: &mut Found) {
@@ -194,15 +172,6 @@ fn member(out: &mut String, begin: usize, name: &str) {
     out.push(':');
 }
 
-/// `serde_json` adds ` at line 1 column 7` to every message; a reply's lines mean nothing to anyone.
-fn strip_place(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(at) if error.is_data() => text.get(..at).unwrap_or(&text).to_owned(),
-        _ => text,
-    }
-}
-
 impl MappingSpec {
     fn ceilings(&self, name: &str) -> Ceilings {
         let TruncateSpec { all, fields } = &self.truncate;
@@ -212,113 +181,115 @@ impl MappingSpec {
 }
 
 /// One run over a document.
-struct Run<'p, 's, 'f, 'de> {
+struct Run<'p, 's, 'a> {
     plan: &'p Plan,
     sink: &'s mut RecordSink,
-    found: &'f mut Found,
-    slots: &'s mut Slots<'de>,
+    found: Found,
+    slots: Slots<'a>,
+    /// Whether the list of records was there.
     seen: bool,
 }
 
-/// Walks the document to its records and its total.
-struct DocumentSeed<'r, 'n, 'p, 's, 'f, 'de> {
-    run: &'r mut Run<'p, 's, 'f, 'de>,
-    node: &'n Node,
-}
+impl<'a> Run<'_, '_, 'a> {
+    /// The document is the one record.
+    fn single(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        if walk.peek() != b'{' {
+            return Err(Unfit::Told("an object was expected at the root".to_owned()));
+        }
+        self.record(walk)
+    }
 
-impl<'de> DeserializeSeed<'de> for DocumentSeed<'_, '_, '_, '_, '_, 'de> {
-    type Value = ();
+    fn list(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        self.document(&self.plan.document, walk)
+    }
 
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<(), D::Error> {
-        if self.node.outputs.contains(&TOTAL) {
-            let raw = <&'de RawValue as serde::Deserialize<'de>>::deserialize(parser)?;
-            self.run.found.total = raw.get().parse().ok();
+    /// Walks the document to its records and its total.
+    fn document(&mut self, node: &Node, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        if node.outputs.contains(&TOTAL) {
+            self.found.total = walk.skip()?.parse().ok();
             return Ok(());
         }
-        parser.deserialize_any(self)
+        let is_list = node.outputs.contains(&RECORDS);
+        match walk.peek() {
+            b'[' if is_list => return self.records(walk),
+            b'{' if !is_list => {
+                let mut more = walk.enters(b'}');
+                while more {
+                    self.below(node.key(walk.name()?), walk)?;
+                    more = walk.more(b'}')?;
+                }
+            }
+            b'[' => {
+                let mut more = walk.enters(b']');
+                for at in 0usize.. {
+                    if !more {
+                        break;
+                    }
+                    self.below(node.index(at), walk)?;
+                    more = walk.more(b']')?;
+                }
+            }
+            _ => return Err(misplaced(is_list, walk.skip()?)),
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, node: Option<&Node>, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        match node {
+            Some(node) => self.document(node, walk),
+            None => Ok(walk.skip().map(drop)?),
+        }
+    }
+
+    fn records(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        // A key that stands twice in an object: the last one counts, as everywhere in JSON.
+        self.sink.restart();
+        (self.seen, self.found.records, self.found.cuts) = (true, 0, Cuts::default());
+        let mut more = walk.enters(b']');
+        while more {
+            if self.sink.is_full() || self.sink.passes() {
+                walk.skip()?;
+                self.found.records += 1;
+            } else {
+                self.record(walk)?;
+            }
+            more = walk.more(b']')?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {
+        let plan = self.plan;
+        if plan.spec.fields.is_empty() {
+            plan.write_whole(walk.skip()?, self.sink, &mut self.found).map_err(Unfit::Told)?;
+        } else {
+            self.slots.fill(&plan.record, &plan.outputs, walk)?;
+            plan.write_record(&self.slots, self.sink, &mut self.found);
+        }
+        self.found.records += 1;
+        Ok(())
     }
 }
 
-impl<'de> Visitor<'de> for DocumentSeed<'_, '_, '_, '_, '_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.node.outputs.contains(&RECORDS) {
-            f.write_str("a list of records")
-        } else {
-            f.write_str("an object on the way to the records")
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if self.node.outputs.contains(&RECORDS) {
-            return Err(A::Error::custom("an object stands where a list of records was expected"));
-        }
-        while let Some(child) = map.next_key_seed(KeySeed(self.node))? {
-            match child {
-                Some(node) => map.next_value_seed(DocumentSeed { run: &mut *self.run, node })?,
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let run = self.run;
-        if !self.node.outputs.contains(&RECORDS) {
-            let mut at = 0usize;
-            loop {
-                let more = match self.node.index(at) {
-                    Some(node) => seq.next_element_seed(DocumentSeed { run: &mut *run, node })?.is_some(),
-                    None => seq.next_element::<IgnoredAny>()?.is_some(),
-                };
-                if !more {
-                    return Ok(());
-                }
-                at += 1;
-            }
-        }
-        // A key that stands twice in an object: the last one counts, as everywhere in JSON.
-        run.sink.restart();
-        (run.seen, run.found.records, run.found.cuts) = (true, 0, Cuts::default());
-        while !run.sink.is_full() {
-            if run.sink.passes() {
-                if seq.next_element::<IgnoredAny>()?.is_none() {
-                    return Ok(());
-                }
-                run.found.records += 1;
-                continue;
-            }
-            let record = if run.plan.spec.fields.is_empty() {
-                let Some(raw) = seq.next_element::<&'de RawValue>()? else { return Ok(()) };
-                run.plan.write_whole(raw.get(), run.sink, run.found).map_err(A::Error::custom)
-            } else {
-                run.slots.clear(run.plan.outputs.len());
-                let seed = NodeSeed {
-                    node: &run.plan.record,
-                    outputs: &run.plan.outputs,
-                    slots: run.slots,
-                    record: true,
-                };
-                if seq.next_element_seed(seed)?.is_none() {
-                    return Ok(());
-                }
-                run.plan.write_record(run.slots, run.sink, run.found);
-                Ok(())
-            };
-            record?;
-            run.found.records += 1;
-        }
-        while seq.next_element::<IgnoredAny>()?.is_some() {
-            run.found.records += 1;
-        }
-        Ok(())
-    }
+/// What stands in the way to the records, or in place of them.
+fn misplaced(is_list: bool, raw: &str) -> Unfit {
+    let what = match raw.as_bytes().first() {
+        Some(b'{') => "an object",
+        Some(b'"') => "a text",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    let expected = if is_list { "a list of records" } else { "an object on the way to the records" };
+    Unfit::Told(format!("{what} stands where {expected} was expected"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::pointer::Pointer;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::super::pointer::{Pointer, Step};
     use super::*;
 
     fn plan(collection: Option<&str>, fields: &[(&str, &str)]) -> MappingSpec {
@@ -382,12 +353,86 @@ mod tests {
         assert_eq!((found.records, found.total), (25, Some(99)));
     }
 
+    /// What `fields` mean, told over a parsed record: members by name, elements by number, `*` for each element.
+    fn meant<'v>(value: &'v Value, steps: &[Step], into: &mut Vec<&'v Value>) {
+        let Some((step, rest)) = steps.split_first() else { return into.push(value) };
+        match (step, value) {
+            (Step::Each, Value::Array(items)) => items.iter().for_each(|item| meant(item, rest, into)),
+            (Step::Key(key), Value::Object(map)) => {
+                map.get(key).into_iter().for_each(|v| meant(v, rest, into))
+            }
+            (Step::Key(key), Value::Array(items)) => {
+                key.parse::<usize>()
+                    .ok()
+                    .and_then(|at| items.get(at))
+                    .into_iter()
+                    .for_each(|v| meant(v, rest, into));
+            }
+            _ => {}
+        }
+    }
+
+    fn any_record() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![Just(json!(null)), Just(json!(7)), Just(json!("t\n\u{e9}")), Just(json!(false))];
+        leaf.prop_recursive(5, 60, 4, |inner| {
+            let name = prop_oneof![Just("a"), Just("b"), Just("0"), Just("q\"")].prop_map(str::to_owned);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((name, inner), 0..4)
+                    .prop_map(|m| Value::Object(m.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_what_the_pointers_mean(rows in prop::collection::vec(any_record(), 0..4), pretty: bool) {
+            let fields = ["/a", "/a/b", "/b/*", "/b/*/a", "/b/0", "/a/0/b", "/q\"/b", "/b/*/*", "/b/1/a"];
+            let named: Vec<(&str, &str)> = fields.iter().map(|f| (*f, *f)).collect();
+            let document = json!({"x": {"r": [1]}, "r": rows});
+            let text = if pretty { serde_json::to_string_pretty(&document).unwrap() } else { json::to_text(&document) };
+            let ran = run(&plan(Some("/r"), &named), &text);
+            if rows.iter().any(|row| !row.is_object() && !row.is_array()) {
+                prop_assert_eq!(ran.unwrap_err(), "a record is not an object");
+                return Ok(());
+            }
+            let records: Vec<Value> = serde_json::from_str(&format!("[{}]", ran.unwrap().0)).unwrap();
+            prop_assert_eq!(records.len(), rows.len());
+            for (row, record) in rows.iter().zip(&records) {
+                for field in fields {
+                    let (pointer, mut values) = (Pointer::parse(field).unwrap(), Vec::new());
+                    meant(row, &pointer.0, &mut values);
+                    if pointer.wildcards() > 0 {
+                        let found = record.get(field).map_or(Vec::new(), |f| f.as_array().unwrap().iter().collect());
+                        prop_assert_eq!(found, values, "{} of {}", field, row);
+                    } else {
+                        prop_assert_eq!(record.get(field), values.first().copied(), "{} of {}", field, row);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn a_text_that_is_no_json_is_refused(rows in prop::collection::vec(any_record(), 1..3), at in 0usize..300) {
+            let text = json::to_text(&json!({"r": rows}));
+            let Some(cut) = text.get(..at.min(text.len() - 1)) else { return Ok(()) };
+            prop_assert!(run(&plan(Some("/r"), &[("a", "/a"), ("b", "/b/*/a")]), cut).is_err());
+            let longer = format!("{text}]");
+            prop_assert!(run(&plan(Some("/r"), &[("a", "/a")]), &longer).is_err());
+        }
+    }
+
     #[test]
     fn what_does_not_fit_is_named() {
         let spec = plan(Some("/r"), &[("a", "/a")]);
         assert_eq!(run(&spec, r#"{"q":1}"#).unwrap_err(), "there is no list at `/r`");
         assert!(run(&spec, r#"{"r":{"a":1}}"#).unwrap_err().contains("an object stands where a list"));
-        assert!(run(&spec, r#"{"r":7}"#).unwrap_err().contains("expected a list of records"));
+        assert!(
+            run(&spec, r#"{"r":7}"#)
+                .unwrap_err()
+                .contains("a number stands where a list of records was expected")
+        );
         assert!(run(&spec, r#"{"r":[{"a":1},7]}"#).unwrap_err().contains("a record is not an object"));
         assert!(run(&plan(None, &[("a", "/a")]), "[]").unwrap_err().contains("an object was expected"));
     }

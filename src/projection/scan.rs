@@ -104,19 +104,26 @@ pub(super) fn write_text(text: &str, max: Option<usize>, out: &mut String) -> bo
     }
 }
 
+/// Bytes that are looked at before `memchr` is called: most names and many texts end within them.
+const NEAR_BYTES: usize = 16;
+
 /// Where the next quote or backslash (or, where `CONTROL`, control character) stands from `from` on, else the end.
-/// Texts are most of what a reply weighs, so they are looked at in blocks, which the compiler does in few steps.
-#[expect(clippy::needless_bitwise_bool, reason = "without branches whole blocks are compared at once")]
+/// Texts are most of what a reply weighs, so they are looked at in blocks.
+#[expect(clippy::needless_bitwise_bool, reason = "without branches a whole block is compared at once")]
 pub(super) fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
     let is_it = |b: &u8| (*b == b'"') | (*b == b'\\') | (CONTROL & (*b < b' '));
-    let mut at = from;
-    let clear = |block: &[u8]| !block.iter().fold(false, |hit, b| hit | is_it(b));
-    let blocks = bytes.get(at..).unwrap_or_default().as_chunks::<32>().0;
-    at += 32 * blocks.iter().take_while(|block| clear(&block[..])).count();
-    let words = bytes.get(at..).unwrap_or_default().as_chunks::<8>().0;
-    at += 8 * words.iter().take_while(|word| clear(&word[..])).count();
-    let rest = bytes.get(at..).unwrap_or_default();
-    at + rest.iter().position(is_it).unwrap_or(rest.len())
+    let rest = bytes.get(from..).unwrap_or_default();
+    let (near, far) = match rest.split_first_chunk::<NEAR_BYTES>() {
+        Some((near, far)) if !near.iter().fold(false, |hit, b| hit | is_it(b)) => (NEAR_BYTES, far),
+        Some((near, _)) => return from + near.iter().position(is_it).unwrap_or(NEAR_BYTES),
+        None => return from + rest.iter().position(is_it).unwrap_or(rest.len()),
+    };
+    let end = memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len());
+    let passed = far.get(..end).unwrap_or_default();
+    // The least byte of all is found in few steps; where the control character stands matters only if there is one.
+    let clean = !CONTROL || passed.iter().fold(u8::MAX, |least, b| least.min(*b)) >= b' ';
+    let control = if clean { None } else { passed.iter().position(is_it) };
+    from + near + control.unwrap_or(end)
 }
 
 /// The elements of a list as they stand; none of what is no list.

@@ -1,13 +1,9 @@
-//! A tree of pointers walked along a value while it is parsed: what an output asks for is kept as raw text,
+//! A tree of pointers walked along a value while it is checked: what an output asks for is kept as raw text,
 //! all else is skipped.
 
-use std::fmt;
-
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-
+use super::accept::{NotJson, Walk};
 use super::pointer::Step;
-use super::scan::Ceilings;
+use super::scan::{self, Ceilings};
 
 #[derive(Debug, Clone)]
 pub(super) struct Output {
@@ -74,8 +70,10 @@ impl Node {
         }
     }
 
-    pub(super) fn key(&self, name: &str) -> Option<&Self> {
-        self.keys.iter().find(|(k, _)| k == name).map(|(_, n)| n)
+    /// The place of a member by its name as it stands in the text, quotes included.
+    pub(super) fn key(&self, raw: &str) -> Option<&Self> {
+        let name = scan::decode(raw)?;
+        self.keys.iter().find(|(k, _)| *k == *name).map(|(_, n)| n)
     }
 
     pub(super) fn index(&self, at: usize) -> Option<&Self> {
@@ -120,124 +118,86 @@ impl<'a> Slots<'a> {
         slot.values.push(value);
     }
 
-    pub(super) fn fill(&mut self, node: &Node, outputs: &[Output], text: &'a str) -> serde_json::Result<()> {
+    /// Walks a record. A scalar on the way to something deeper has nothing; a record cannot be one.
+    pub(super) fn fill(&mut self, node: &Node, outputs: &[Output], walk: &mut Walk<'a>) -> Result<(), Unfit> {
         self.clear(outputs.len());
-        let mut parser = serde_json::Deserializer::from_str(text);
-        NodeSeed { node, outputs, slots: self, record: true }.deserialize(&mut parser)
-    }
-}
-
-/// Walks one value along the tree of a record.
-pub(super) struct NodeSeed<'n, 's, 'de> {
-    pub(super) node: &'n Node,
-    pub(super) outputs: &'n [Output],
-    pub(super) slots: &'s mut Slots<'de>,
-    /// Whether this is the record itself, which a scalar cannot be.
-    pub(super) record: bool,
-}
-
-impl NodeSeed<'_, '_, '_> {
-    /// A scalar on the way to something deeper: nothing is there.
-    fn nothing<E: Error>(&self) -> Result<(), E> {
-        if self.record { Err(E::custom("a record is not an object")) } else { Ok(()) }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for NodeSeed<'_, '_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<(), D::Error> {
-        if self.node.outputs.is_empty() {
-            return parser.deserialize_any(self);
+        if node.outputs.is_empty() && !matches!(walk.peek(), b'{' | b'[') {
+            walk.skip()?;
+            return Err(Unfit::Told("a record is not an object".to_owned()));
         }
-        let raw = <&'de RawValue as serde::Deserialize<'de>>::deserialize(parser)?.get();
-        for at in &self.node.outputs {
-            if let Some(output) = self.outputs.get(*at) {
-                self.slots.take(*at, output, raw);
+        Ok(self.visit(node, outputs, walk)?)
+    }
+
+    fn visit(&mut self, node: &Node, outputs: &[Output], walk: &mut Walk<'a>) -> Result<(), NotJson> {
+        if node.outputs.is_empty() {
+            return self.inside(node, outputs, walk);
+        }
+        let raw = walk.skip()?;
+        for at in &node.outputs {
+            if let Some(output) = outputs.get(*at) {
+                self.take(*at, output, raw);
             }
-        }
-        if self.node.is_leaf() {
-            return Ok(());
         }
         // A value that is an output itself and has outputs inside it is walked twice.
-        let inside = Node { outputs: Vec::new(), ..self.node.clone() };
-        let mut parser = serde_json::Deserializer::from_str(raw);
-        NodeSeed { node: &inside, outputs: self.outputs, slots: self.slots, record: false }
-            .deserialize(&mut parser)
-            .map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Visitor<'de> for NodeSeed<'_, '_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON")
+        if node.is_leaf() { Ok(()) } else { self.inside(node, outputs, &mut Walk::new(raw)) }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(child) = map.next_key_seed(KeySeed(self.node))? {
-            match child {
-                Some(node) => {
-                    map.next_value_seed(NodeSeed {
-                        node,
-                        outputs: self.outputs,
-                        slots: self.slots,
-                        record: false,
-                    })?;
+    fn inside(&mut self, node: &Node, outputs: &[Output], walk: &mut Walk<'a>) -> Result<(), NotJson> {
+        match walk.peek() {
+            b'{' => {
+                let mut more = walk.enters(b'}');
+                while more {
+                    match node.key(walk.name()?) {
+                        Some(child) => self.visit(child, outputs, walk)?,
+                        None => walk.skip().map(drop)?,
+                    }
+                    more = walk.more(b'}')?;
                 }
-                None => drop(map.next_value::<IgnoredAny>()?),
             }
+            b'[' => {
+                if let Some(each) = &node.each {
+                    self.mark(each);
+                }
+                let mut more = walk.enters(b']');
+                for at in 0usize.. {
+                    if !more {
+                        break;
+                    }
+                    match node.index(at) {
+                        Some(child) => self.visit(child, outputs, walk)?,
+                        None => walk.skip().map(drop)?,
+                    }
+                    more = walk.more(b']')?;
+                }
+            }
+            _ => walk.skip().map(drop)?,
         }
         Ok(())
     }
+}
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if let Some(each) = &self.node.each {
-            self.slots.mark(each);
+/// Why a text does not fit what is asked of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unfit {
+    /// It is no JSON.
+    NotJson,
+    /// It is something else than what was expected.
+    Told(String),
+}
+
+impl From<NotJson> for Unfit {
+    fn from(_: NotJson) -> Self {
+        Self::NotJson
+    }
+}
+
+impl Unfit {
+    /// In words, for a text that is `text`.
+    pub(super) fn told(self, text: &str) -> String {
+        match self {
+            Self::NotJson => NotJson.told(text),
+            Self::Told(message) => message,
         }
-        let mut at = 0usize;
-        loop {
-            let more = match self.node.index(at) {
-                Some(node) => seq
-                    .next_element_seed(NodeSeed {
-                        node,
-                        outputs: self.outputs,
-                        slots: self.slots,
-                        record: false,
-                    })?
-                    .is_some(),
-                None => seq.next_element::<IgnoredAny>()?.is_some(),
-            };
-            if !more {
-                return Ok(());
-            }
-            at += 1;
-        }
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        self.nothing()
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
-        self.nothing()
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
-        self.nothing()
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
-        self.nothing()
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
-        self.nothing()
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.nothing()
     }
 }
 
@@ -250,28 +210,5 @@ impl Slots<'_> {
             }
         }
         node.keys.iter().for_each(|(_, child)| self.mark(child));
-    }
-}
-
-/// Finds a key's node without building the key.
-pub(super) struct KeySeed<'n>(pub(super) &'n Node);
-
-impl<'de, 'n> DeserializeSeed<'de> for KeySeed<'n> {
-    type Value = Option<&'n Node>;
-
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
-        parser.deserialize_str(self)
-    }
-}
-
-impl<'n> Visitor<'_> for KeySeed<'n> {
-    type Value = Option<&'n Node>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.key(key))
     }
 }
