@@ -4,12 +4,15 @@
 //! counted, not scored and not hinted at.
 
 mod api;
+mod asking;
+mod dictionary;
 pub mod discover;
 pub mod evaluate;
 mod exact;
 mod fields;
 mod graph;
 mod index;
+mod long;
 mod num;
 mod postings;
 mod question;
@@ -17,13 +20,16 @@ mod ranking;
 mod renew;
 mod saved;
 mod score;
+mod scores;
 mod semantic;
 pub mod sentence;
+mod slips;
 mod synonyms;
 mod text;
 mod trigram;
 mod usage;
 mod verbs;
+mod view;
 
 #[cfg(test)]
 mod tests;

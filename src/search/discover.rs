@@ -27,9 +27,10 @@ use crate::catalog::{Tool, ToolSet};
 use crate::cursor::{BadCursor, Binding, CursorKey, Digest};
 use crate::id::ToolNo;
 
+use super::asking::HostValues;
 use super::index::ToolIndex;
 use super::ranking::Ranking;
-use super::score::{HostValues, Scored};
+use super::score::Scored;
 
 /// What the cursors are for.
 const PURPOSE: &str = "discover_tools";

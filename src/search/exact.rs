@@ -73,36 +73,44 @@ impl Names {
     /// The visible tools that a question names, in the order in which it names them.
     pub(super) fn named(&self, question: &str, visible: &ToolSet) -> Vec<ToolNo> {
         let mut out: Vec<ToolNo> = Vec::new();
-        let mut take = |name: &str, kinds: &[Kind]| {
-            for kind in kinds {
-                let key = if *kind == Kind::Squashed { squash(name) } else { name.to_lowercase() };
-                if key.is_empty() {
-                    continue;
-                }
-                let found = self.find(digest(&key), *kind, visible);
-                out.extend(found.iter().filter(|t| !out.contains(t)).copied().collect::<Vec<_>>());
-            }
-        };
-        let all = [Kind::Id, Kind::Name, Kind::Squashed];
-        take(question.trim(), &all);
+        let whole = question.trim();
+        self.take(whole, visible, &mut out);
         for segment in question.split([',', ';', '\n', '|']) {
-            take(bare(segment), &all);
+            let bare_segment = bare(segment);
+            if bare_segment != whole {
+                self.take(bare_segment, visible, &mut out);
+            }
             for word in segment.split_whitespace().map(bare).filter(|w| is_identifier(w)) {
-                take(word, &all);
+                self.take(word, visible, &mut out);
             }
         }
         out
     }
 
-    fn find(&self, digest: Digest, kind: Kind, visible: &ToolSet) -> Vec<ToolNo> {
+    /// Adds the visible tools of a name.
+    fn take(&self, name: &str, visible: &ToolSet, out: &mut Vec<ToolNo>) {
+        let lower = name.to_lowercase();
+        let written = (!lower.is_empty()).then(|| digest(&lower));
+        let squashed =
+            Some(squash(name)).filter(|letters| !letters.is_empty()).map(|letters| digest(&letters));
+        for (digest, kind) in [(written, Kind::Id), (written, Kind::Name), (squashed, Kind::Squashed)] {
+            let Some(digest) = digest else { continue };
+            for tool in self.find(digest, kind, visible) {
+                if !out.contains(&tool) {
+                    out.push(tool);
+                }
+            }
+        }
+    }
+
+    fn find(&self, digest: Digest, kind: Kind, visible: &ToolSet) -> impl Iterator<Item = ToolNo> {
         let from = self.0.partition_point(|(d, k, _)| (*d, *k) < (digest, kind));
         self.0
             .iter()
             .skip(from)
-            .take_while(|(d, k, _)| (*d, *k) == (digest, kind))
+            .take_while(move |(d, k, _)| (*d, *k) == (digest, kind))
             .map(|(_, _, no)| ToolNo(*no))
             .filter(|no| visible.contains(*no))
-            .collect()
     }
 
     /// Bytes held.

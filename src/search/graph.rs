@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::index::Facts;
+use super::dictionary::Dictionary;
+use super::index::ToolIndex;
 use super::num::{count, index};
-use super::postings::{Dictionary, List};
-use super::question::View;
 use super::text::{Analyzer, chunks};
-use crate::id::ToolNo;
+use super::view::View;
 
 /// The terms of the upstreams' names: (term, upstream), in order.
 #[derive(Debug, Default)]
@@ -42,30 +41,31 @@ impl Kin {
         self.0.iter().skip(from).take_while(move |(t, _)| *t == term).map(|(_, upstream)| *upstream)
     }
 
-    /// How far the question's terms name each upstream, 0 to 1; empty if they name none.
-    pub(super) fn values<'a>(
+    /// How far the question's terms name each upstream (by its number), 0 to 1; empty if they name none.
+    pub(super) fn values(
         &self,
-        terms: impl Iterator<Item = (u32, List<'a>)>,
-        facts: &[Facts],
+        terms: impl Iterator<Item = u32>,
+        of: &ToolIndex,
         view: View<'_>,
-    ) -> HashMap<u32, f32> {
-        let mut out: HashMap<u32, f32> = HashMap::new();
-        for (term, list) in terms {
+    ) -> Vec<f32> {
+        let mut out = Vec::new();
+        for term in terms {
             let named: Vec<u32> = self.named(term).collect();
             if named.is_empty() {
                 continue;
             }
             let (mut inside, mut all) = (0, 0);
-            for doc in list.docs.iter().filter(|doc| view.set.contains(ToolNo(**doc))) {
+            view.each(of.terms.list(term), |doc, _| {
+                let upstream = of.facts.get(index(doc)).map(|facts| facts.upstream);
+                inside += usize::from(upstream.is_some_and(|own| named.binary_search(&own).is_ok()));
                 all += 1;
-                inside += usize::from(
-                    facts.get(index(*doc)).is_some_and(|f| named.binary_search(&f.upstream).is_ok()),
-                );
-            }
+            });
             let value = if all > 0 { count(inside) / count(all) } else { 0.0 };
+            out.resize(of.upstreams.len().max(out.len()), 0.0f32);
             for upstream in named {
-                let best = out.entry(upstream).or_default();
-                *best = best.max(value);
+                if let Some(best) = out.get_mut(index(upstream)) {
+                    *best = best.max(value);
+                }
             }
         }
         out

@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::dictionary::Dictionary;
 use super::exact::Names;
 use super::fields::{self, Texts};
 use super::graph::Kin;
 use super::num::{count, number};
-use super::postings::{Dictionary, Entry, Postings};
+use super::postings::{Entry, Postings};
 use super::ranking::{FIELDS, Ranking};
 use super::semantic::{Table, Vector};
 use super::text::{self, Analyzer};

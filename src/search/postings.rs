@@ -3,9 +3,8 @@
 //! An impact is a tool's own (term frequency over fields, saturated); rarity is not in it, because rarity
 //! depends on which tools the asker may see.
 
+use super::long::{Bits, LongLists};
 use super::num::{IMPACT_STEPS, index, number, quantize};
-use crate::catalog::ToolSet;
-use crate::id::ToolNo;
 
 /// Impact lists of a set of terms numbered from 0.
 #[derive(Debug, Default)]
@@ -14,6 +13,7 @@ pub(super) struct Postings {
     starts: Vec<u32>,
     docs: Vec<u32>,
     impacts: Vec<u16>,
+    long: LongLists,
 }
 
 /// One entry before it is sorted.
@@ -49,12 +49,18 @@ impl Postings {
             }
             *at += 1;
         }
-        Self { starts, docs, impacts }
+        Self::from_parts(starts, docs, impacts)
     }
 
-    /// No lists, with room for so many entries.
+    /// No lists, with room for so many entries. Once all are added, [`Postings::finished`].
     pub(super) fn empty(entries: usize) -> Self {
-        Self { starts: vec![0], docs: Vec::with_capacity(entries), impacts: Vec::with_capacity(entries) }
+        let (docs, impacts) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+        Self { starts: vec![0], docs, impacts, long: LongLists::default() }
+    }
+
+    /// The lists with the bitmaps of the long ones.
+    pub(super) fn finished(self) -> Self {
+        Self::from_parts(self.starts, self.docs, self.impacts)
     }
 
     /// Adds the list of the next term.
@@ -104,7 +110,7 @@ impl Postings {
 
     /// Lists of arrays that were taken apart before.
     pub(super) fn from_parts(starts: Vec<u32>, docs: Vec<u32>, impacts: Vec<u16>) -> Self {
-        Self { starts, docs, impacts }
+        Self { long: LongLists::of(&starts, &docs), starts, docs, impacts }
     }
 
     /// The list of a term: documents in order, each with its impact.
@@ -117,20 +123,24 @@ impl Postings {
         List {
             docs: self.docs.get(from..to).unwrap_or(&[]),
             impacts: self.impacts.get(from..to).unwrap_or(&[]),
+            bits: self.long.get(term),
         }
     }
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
-        self.starts.len() * 4 + self.docs.len() * 6
+        self.starts.len() * 4 + self.docs.len() * 6 + self.long.bytes()
     }
 }
 
-/// The impact list of one term.
-#[derive(Debug, Clone, Copy)]
+/// The impact list of one term; the default has no documents.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct List<'a> {
     pub(super) docs: &'a [u32],
-    impacts: &'a [u16],
+    /// An impact for each document.
+    pub(super) impacts: &'a [u16],
+    /// The same documents as a bitmap, if they are many.
+    pub(super) bits: Option<Bits<'a>>,
 }
 
 impl List<'_> {
@@ -139,130 +149,28 @@ impl List<'_> {
         self.docs.iter().copied().zip(self.impacts.iter().copied())
     }
 
-    /// Puts the entries of visible documents into `out`, in place of what is there. Without branches on what is
-    /// visible: of a list of thousands any part may be, and a wrong guess costs more than a write.
-    pub(super) fn visible(&self, set: &ToolSet, out: &mut Vec<(u32, f32)>) {
-        out.clear();
-        out.resize(self.docs.len(), (0, 0.0));
-        let mut at = 0;
-        for entry in self.iter() {
-            if let Some(slot) = out.get_mut(at) {
-                *slot = entry;
-            }
-            at += usize::from(set.contains(ToolNo(entry.0)));
+    /// Takes all documents with their impacts from 0 to 1.
+    pub(super) fn each(&self, mut take: impl FnMut(u32, f32)) {
+        // Eight impacts at once: one by one, each waits for its division.
+        let ((docs, more), (impacts, rest)) = (self.docs.as_chunks::<8>(), self.impacts.as_chunks::<8>());
+        for (docs, impacts) in docs.iter().zip(impacts) {
+            let mut shares = [0.0; 8];
+            shares.iter_mut().zip(impacts).for_each(|(slot, impact)| *slot = share(*impact));
+            docs.iter().zip(&shares).for_each(|(doc, impact)| take(*doc, *impact));
         }
-        out.truncate(at);
-    }
-
-    /// Documents with their impacts from 0 to 1.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f32)> + '_ {
-        self.docs.iter().zip(self.impacts).map(|(doc, impact)| (*doc, f32::from(*impact) / IMPACT_STEPS))
+        more.iter().zip(rest).for_each(|(doc, impact)| take(*doc, share(*impact)));
     }
 }
 
-/// Terms in order, in one allocation.
-#[derive(Debug, Default)]
-pub(super) struct Dictionary {
-    text: String,
-    ends: Vec<u32>,
-    /// Which letters each term has: most terms are no neighbours of a word, told by one comparison.
-    letters: Vec<u32>,
-}
-
-/// Which letters occur, a bit each (letters beyond a to z share bits).
-pub(super) fn letter_set(letters: impl Iterator<Item = char>) -> u32 {
-    letters.fold(0, |set, c| set | 1 << (u32::from(c) % 32))
-}
-
-impl Dictionary {
-    /// Sorts the terms; gives the dictionary and each given term's number in it.
-    pub(super) fn build(terms: &[String]) -> (Self, Vec<u32>) {
-        let mut order: Vec<(&String, u32)> = terms.iter().zip((0u32..).by_ref()).collect();
-        order.sort_unstable();
-        let mut renumber = vec![0u32; terms.len()];
-        let mut out = Self::default();
-        out.text.reserve(terms.iter().map(String::len).sum());
-        for (at, (term, given)) in order.iter().enumerate() {
-            out.push(term);
-            if let Some(slot) = renumber.get_mut(index(*given)) {
-                *slot = number(at);
-            }
-        }
-        (out, renumber)
-    }
-
-    /// A dictionary of terms that are already in order.
-    pub(super) fn of_sorted<'a>(terms: impl Iterator<Item = &'a str>) -> Self {
-        let mut out = Self::default();
-        terms.for_each(|term| out.push(term));
-        out
-    }
-
-    fn push(&mut self, term: &str) {
-        self.text.push_str(term);
-        self.ends.push(number(self.text.len()));
-        self.letters.push(letter_set(term.chars()));
-    }
-
-    /// The text of all terms and where each ends, for [`Dictionary::from_parts`].
-    pub(super) fn parts(&self) -> (&str, &[u32]) {
-        (&self.text, &self.ends)
-    }
-
-    /// A dictionary that was taken apart before.
-    pub(super) fn from_parts(text: String, ends: Vec<u32>) -> Self {
-        let mut out = Self { text, ends, letters: Vec::new() };
-        out.letters = (0..out.len()).map(|no| letter_set(out.term(no).chars())).collect();
-        out
-    }
-
-    /// The letters of a term by number, see [`letter_set`].
-    pub(super) fn letters(&self, no: usize) -> u32 {
-        self.letters.get(no).copied().unwrap_or(0)
-    }
-
-    /// How many terms.
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// A term by number.
-    pub(super) fn term(&self, no: usize) -> &str {
-        let from = no.checked_sub(1).and_then(|p| self.ends.get(p)).map_or(0, |e| index(*e));
-        let to = self.ends.get(no).map_or(from, |e| index(*e));
-        self.text.get(from..to).unwrap_or("")
-    }
-
-    /// The number of the first term that is not less than `text`.
-    fn lower_bound(&self, text: &str) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.term(middle) < text { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    /// The number of a term.
-    pub(super) fn find(&self, term: &str) -> Option<u32> {
-        let at = self.lower_bound(term);
-        (at < self.len() && self.term(at) == term).then(|| number(at))
-    }
-
-    /// The numbers of the terms that begin with a character.
-    pub(super) fn beginning_with(&self, first: char) -> std::ops::Range<usize> {
-        let next = char::from_u32(u32::from(first) + 1).unwrap_or(char::MAX);
-        self.lower_bound(first.encode_utf8(&mut [0; 4]))..self.lower_bound(next.encode_utf8(&mut [0; 4]))
-    }
-
-    /// Bytes held.
-    pub(super) fn bytes(&self) -> usize {
-        self.text.len() + self.ends.len() * 8
-    }
+/// A stored impact from 0 to 1.
+#[inline]
+pub(super) fn share(impact: u16) -> f32 {
+    f32::from(impact) / IMPACT_STEPS
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::dictionary::Dictionary;
     use super::*;
 
     #[test]
@@ -277,7 +185,5 @@ mod tests {
             (Some(vec![0, 1]), Some(vec![0]), Some(vec![2]))
         );
         assert_eq!((docs("éa"), docs("lis"), docs("")), (Some(vec![]), None, None));
-        let near: Vec<&str> = dictionary.beginning_with('l').map(|n| dictionary.term(n)).collect();
-        assert_eq!(near, ["lift", "list"]);
     }
 }

@@ -6,11 +6,10 @@
 use std::cell::Cell;
 
 use super::index::ToolIndex;
-use super::num::count;
-use super::postings::letter_set;
+use super::num::{count, number};
+use super::slips::Slips;
 use super::text::{Analyzer, chunks, split};
-use crate::catalog::ToolSet;
-use crate::id::ToolNo;
+use super::view::View;
 
 /// Terms of one question at most; the rest of a long text is not looked at.
 const TERMS_MAX: usize = 64;
@@ -44,39 +43,10 @@ pub(super) struct Question {
     pub(super) verbs: u32,
 }
 
-/// The visible tools and how many they are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) set: &'a ToolSet,
-    pub(super) count: usize,
-}
-
-impl View<'_> {
-    /// Whether every tool is visible.
-    pub(super) fn is_all(&self) -> bool {
-        self.count == self.set.capacity()
-    }
-
-    /// How many of the documents are visible.
-    pub(super) fn frequency(&self, docs: &[u32]) -> usize {
-        if self.is_all() {
-            docs.len()
-        } else {
-            docs.iter().filter(|doc| self.set.contains(ToolNo(**doc))).count()
-        }
-    }
-
-    /// BM25's inverse document frequency among the visible tools.
-    pub(super) fn rarity(&self, frequency: usize) -> f32 {
-        let (all, with) = (count(self.count), count(frequency));
-        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
-    }
-}
-
 impl ToolIndex {
     /// BM25's rarity of a term among the visible tools.
     pub(super) fn rarity_of(&self, term: &str, view: View<'_>) -> f32 {
-        let frequency = self.dictionary.find(term).map_or(0, |no| view.frequency(self.terms.list(no).docs));
+        let frequency = self.dictionary.find(term).map_or(0, |no| view.frequency(self.terms.list(no)));
         view.rarity(frequency)
     }
 }
@@ -94,8 +64,9 @@ impl Question {
         let ranking = &index.ranking;
         let (mut words, mut parts, mut joined) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in chunks(text).take(TERMS_MAX) {
-            words.extend(split(chunk));
-            let terms = analyzer.terms(chunk);
+            let split = split(chunk);
+            let terms = analyzer.terms_of(&split);
+            words.extend(split);
             joined.extend(terms.joined);
             parts.extend(terms.parts);
         }
@@ -103,7 +74,8 @@ impl Question {
         joined.extend(words.windows(2).map(<[String]>::concat));
         let all_words = words.clone();
         let is_stop = |word: &String| index.stop_words.contains(word);
-        let expansions: Vec<String> = ranking.synonyms.expand(&parts).flatten().cloned().collect();
+        let expansions: Vec<String> =
+            ranking.synonyms.expand(&parts).into_iter().flatten().cloned().collect();
         let reader = Reader { index, view, repairs: Cell::new(REPAIRS_MAX) };
         let mut concepts = reader.idioms(&mut parts);
         if !words.iter().all(is_stop) {
@@ -146,7 +118,7 @@ impl Reader<'_> {
     /// The number of a term that some visible tool has, and how many have it.
     fn find(&self, term: &str) -> Option<(u32, usize)> {
         let no = self.index.dictionary.find(term)?;
-        let frequency = self.view.frequency(self.index.terms.list(no).docs);
+        let frequency = self.view.frequency(self.index.terms.list(no));
         (frequency > 0).then_some((no, frequency))
     }
 
@@ -220,72 +192,23 @@ impl Reader<'_> {
     /// The nearest known term with the same first letter; the most frequent of equally near ones.
     fn nearest(&self, term: &str) -> Option<(u32, usize)> {
         let letters: Vec<char> = term.chars().collect();
-        let first = *letters.first()?;
         if letters.len() < TYPO_LETTERS_MIN || letters.iter().any(|c| !c.is_alphabetic()) {
             return None;
         }
         self.repairs.set(self.repairs.get().checked_sub(1)?);
-        let wanted = letter_set(letters.iter().copied());
         let allowed = if letters.len() < TWO_SLIPS_LETTERS { 1 } else { 2 };
+        let mut slips = Slips::from(&letters);
         let mut best: Option<(usize, usize, u32)> = None;
-        for at in self.index.dictionary.beginning_with(first) {
+        for at in self.index.dictionary.alike(&letters, allowed) {
             let limit = best.map_or(allowed, |(distance, ..)| distance);
-            // A slip changes the set of letters by two at most: nearly all terms are out before they are compared.
-            let other = self.index.dictionary.letters(at);
-            if usize::try_from((wanted ^ other).count_ones()).unwrap_or(0) > 2 * limit {
-                continue;
-            }
-            let Some(distance) = slips(&letters, self.index.dictionary.term(at), limit) else { continue };
-            let Ok(no) = u32::try_from(at) else { continue };
-            let frequency = self.view.frequency(self.index.terms.list(no).docs);
+            let Some(distance) = slips.to(self.index.dictionary.term(at), limit) else { continue };
+            let no = number(at);
+            let frequency = self.view.frequency(self.index.terms.list(no));
             if frequency > 0 && best.is_none_or(|(d, f, _)| distance < d || (distance == d && frequency > f))
             {
                 best = Some((distance, frequency, no));
             }
         }
         best.map(|(_, frequency, no)| (no, frequency))
-    }
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours between two words, if at most `limit`.
-fn slips(a: &[char], b: &str, limit: usize) -> Option<usize> {
-    let length = b.chars().count();
-    if a.len().abs_diff(length) > limit {
-        return None;
-    }
-    let b: Vec<char> = b.chars().collect();
-    let (mut before, mut last): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());
-    for (i, ca) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(b.len() + 1);
-        row.push(i + 1);
-        let at = |v: &[usize], k: usize| v.get(k).copied().unwrap_or(usize::MAX / 2);
-        for (j, cb) in b.iter().enumerate() {
-            let mut best =
-                (at(&last, j + 1) + 1).min(at(&row, j) + 1).min(at(&last, j) + usize::from(ca != cb));
-            if i > 0 && j > 0 && a.get(i - 1) == Some(cb) && b.get(j - 1) == Some(ca) {
-                best = best.min(at(&before, j - 1) + 1);
-            }
-            row.push(best);
-        }
-        if row.iter().all(|d| *d > limit) {
-            return None;
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().filter(|d| *d <= limit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slips_count_swaps_once() {
-        let chars = |t: &str| t.chars().collect::<Vec<_>>();
-        assert_eq!(slips(&chars("reqeust"), "request", 2), Some(1));
-        assert_eq!(slips(&chars("isue"), "issu", 1), None);
-        assert_eq!(slips(&chars("isue"), "issue", 1), Some(1));
-        assert_eq!(slips(&chars("deploy"), "deploy", 0), Some(0));
-        assert_eq!(slips(&chars("weather"), "w", 2), None);
     }
 }

@@ -6,10 +6,11 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dictionary::Dictionary;
 use super::graph::Kin;
 use super::index::{Builder, Fingerprint, ToolIndex, facts_of, fingerprint, fingerprints, read_alike};
 use super::num::{index, number};
-use super::postings::{Dictionary, Postings};
+use super::postings::Postings;
 use super::ranking::Ranking;
 use super::semantic::Table;
 use super::text::Analyzer;
@@ -238,7 +239,7 @@ fn merge(
             keys.push(key);
         }
     }
-    (out, keys)
+    (out.finished(), keys)
 }
 
 impl super::trigram::Trigrams {

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use super::dictionary::Dictionary;
 use super::exact::{Kind, Names};
 use super::graph::Kin;
 use super::index::{Facts, Fingerprint, ToolIndex};
 use super::num::{index, number};
-use super::postings::{Dictionary, Postings};
+use super::postings::Postings;
 use super::ranking::Ranking;
 use super::semantic::{DIMENSIONS, Table, Vector};
 use super::text::Analyzer;

@@ -1,116 +1,36 @@
-//! Scoring: impact lists into one number per visible tool, signals, order.
+//! Scoring: one number per visible tool, order, signals.
 //!
 //! Every quantity is computed over the visible tools alone, so the answer is the one that a catalog of just
 //! these tools would give: hidden tools do not exist here, not even in a rarity.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 
 use super::api::{Hit, Query, Results, Signal};
-use super::index::{Facts, ToolIndex};
-use super::num::{count, index};
-use super::postings::List;
-use super::question::{Question, View};
+use super::asking::{Asker, Asking, HostValues, Values, sum, unsteps};
+use super::index::ToolIndex;
 use super::ranking::SIGNAL_NAMES;
-use super::semantic::{self, Table};
 use super::sentence::Asked;
-use super::trigram;
 use super::usage::UsageView;
+use super::view::View;
 use crate::catalog::ToolSet;
 use crate::id::ToolNo;
 
-/// Words of a name from which on brevity gives nothing.
-const LONG_NAME_WORDS: usize = 40;
-/// Scores are compared in steps of 1e-5.
-const SCORE_STEPS: f64 = 100_000.0;
-
-/// One number per tool.
-struct Scores {
-    values: Vec<f32>,
-    /// What a tool would get that had every term without end.
-    possible: f32,
-}
-
-/// Space that the lists of one question share.
-struct Scratch {
-    /// Visible entries of the list at hand.
-    seen: Vec<(u32, f32)>,
-    /// The best impact of each tool in the lists of one concept, 0 between concepts.
-    best: Vec<f32>,
-    /// The tools that have one.
-    touched: Vec<u32>,
-}
-
-impl Scores {
-    fn new(len: usize) -> Self {
-        Self { values: vec![0.0; len], possible: 0.0 }
-    }
-
-    /// Adds a list: all of it where every tool is visible. `seen` is scratch space.
-    fn add(&mut self, list: List<'_>, weight: f32, view: View<'_>, seen: &mut Vec<(u32, f32)>) {
-        self.possible += weight;
-        if view.is_all() {
-            self.add_entries(list.iter(), weight);
-        } else {
-            list.visible(view.set, seen);
-            self.add_entries(seen.iter().copied(), weight);
-        }
-    }
-
-    fn add_entries(&mut self, entries: impl Iterator<Item = (u32, f32)>, weight: f32) {
-        for (doc, impact) in entries {
-            if let Some(value) = self.values.get_mut(index(doc)) {
-                *value += weight * impact;
-            }
-        }
-    }
-
-    /// Adds the best of several lists.
-    fn add_best(&mut self, lists: &[(List<'_>, f32)], weight: f32, view: View<'_>, scratch: &mut Scratch) {
-        self.possible += weight;
-        for (list, factor) in lists {
-            list.visible(view.set, &mut scratch.seen);
-            for (doc, impact) in &scratch.seen {
-                let Some(best) = scratch.best.get_mut(index(*doc)) else { continue };
-                if *best <= 0.0 {
-                    scratch.touched.push(*doc);
-                }
-                *best = best.max(impact * factor);
-            }
-        }
-        for doc in scratch.touched.drain(..) {
-            let best = scratch.best.get_mut(index(doc)).map_or(0.0, std::mem::take);
-            if let Some(value) = self.values.get_mut(index(doc)) {
-                *value += weight * best;
-            }
-        }
-    }
-
-    fn top(&self) -> f32 {
-        self.values.iter().copied().fold(0.0, f32::max)
-    }
-
-    fn get(&self, doc: usize) -> f32 {
-        self.values.get(doc).copied().unwrap_or(0.0)
-    }
-}
-
-/// A tool that matches.
+/// A tool that matches, in its place: the named ones as the question names them, then by score, the shorter name first
+/// of equals, then by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Match {
-    tool: ToolNo,
     /// Place in the question's own list of names; tools that were not named have the last.
     place: usize,
-    named: bool,
-    score: i64,
-    values: [f32; SIGNAL_NAMES.len()],
+    score: Reverse<i64>,
+    name_bytes: u16,
+    tool: ToolNo,
 }
 
-/// What a host says of one tool in place of the engine (seed 004), each 0 to 1.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct HostValues {
-    pub(super) semantic: Option<f32>,
-    pub(super) graph: Option<f32>,
-    pub(super) freshness: Option<f32>,
-    pub(super) usage: Option<f32>,
+impl Match {
+    fn is_named(self) -> bool {
+        self.place != usize::MAX
+    }
 }
 
 /// A tool that matches, without order.
@@ -119,7 +39,7 @@ pub(super) struct Scored {
     pub(super) tool: ToolNo,
     /// In steps, see [`unsteps`].
     pub(super) score: i64,
-    pub(super) values: [f32; SIGNAL_NAMES.len()],
+    pub(super) values: Values,
 }
 
 impl ToolIndex {
@@ -142,23 +62,29 @@ impl ToolIndex {
         asked: &Asked,
     ) -> Results {
         let set = self.filtered(query, visible);
-        let view = View { set: &set, count: set.count() };
         let text = query.text.trim();
-        let mut matches =
-            if text.is_empty() { self.browse(view) } else { self.matches(text, view, &[], (usage, asked)) };
+        let asker = Asker { view: View::of(&set), usage, asked, host: &[] };
+        let asking = (!text.is_empty()).then(|| Asking::new(self, text, asker));
+        let mut matches = self.matches(asking.as_ref(), asker.view);
         let total = matches.len();
         let end = query.offset.saturating_add(query.limit).min(total);
-        let key = |m: &Match| {
-            let name_bytes = self.facts.get(m.tool.index()).map_or(0, |f| f.name_bytes);
-            (m.place, std::cmp::Reverse(m.score), name_bytes, m.tool)
-        };
         if end < total && end > 0 {
-            matches.select_nth_unstable_by_key(end - 1, key);
+            matches.select_nth_unstable(end - 1);
             matches.truncate(end);
         }
-        matches.sort_unstable_by_key(key);
+        matches.sort_unstable();
+        let hit = |m: Match| Hit {
+            tool: m.tool,
+            score: unsteps(m.score.0),
+            exact: asking.is_some() && m.is_named(),
+            signals: if query.explain {
+                self.signals(&values(asking.as_ref(), m.tool), asked)
+            } else {
+                Vec::new()
+            },
+        };
         let hits = matches.into_iter().take(end).skip(query.offset);
-        Results { hits: hits.map(|m| self.hit(&m, asked, query.explain)).collect(), total }
+        Results { hits: hits.map(hit).collect(), total }
     }
 
     /// The visible tools that pass the query's filters.
@@ -186,86 +112,24 @@ impl ToolIndex {
         set
     }
 
-    /// Without words every visible tool matches, in id order.
-    fn browse(&self, view: View<'_>) -> Vec<Match> {
-        let values = [0.0; SIGNAL_NAMES.len()];
-        let in_index = view.set.iter().filter(|t| t.index() < self.len());
-        in_index.zip(0..).map(|(tool, place)| Match { tool, place, named: false, score: 0, values }).collect()
-    }
-
-    fn matches(
-        &self,
-        text: &str,
-        view: View<'_>,
-        host: &[HostValues],
-        (usage, asked): (&UsageView, &Asked),
-    ) -> Vec<Match> {
-        let question = Question::read(text, self, view);
-        let (terms, trigrams) = (self.term_scores(&question, view), self.trigram_scores(&question, view));
-        let named = self.names.named(text, view.set);
-        let lexical = Lexical::new(self, &terms, &trigrams, question.verbs);
-        let meaning = Table::shipped().embed(&question.all_words);
-        let heads = question
-            .concepts
-            .iter()
-            .filter_map(|c| c.terms.first())
-            .map(|(no, _)| (*no, self.terms.list(*no)));
-        let kin = self.kin.values(heads, &self.facts, view);
-        let votes = if usage.is_empty() { Vec::new() } else { usage.votes(&question.words, self, view) };
-        let vote = |tool: ToolNo| {
-            let at = votes.binary_search_by_key(&tool, |(t, _)| *t).ok();
-            at.and_then(|at| votes.get(at)).map_or(0.0, |(_, vote)| *vote)
+    /// The visible tools that match, in no order that means anything. Without a question every one does, in id order.
+    fn matches(&self, asking: Option<&Asking<'_>>, view: View<'_>) -> Vec<Match> {
+        let Some(asking) = asking else {
+            let in_index = view.set.iter().filter(|t| t.index() < self.len()).zip(0..);
+            let one = |(tool, place)| Match { place, score: Reverse(0), name_bytes: 0, tool };
+            return in_index.map(one).collect();
         };
-        let floor = &self.ranking.floor;
-        let mut matches = Vec::new();
-        for tool in view.set.iter() {
-            let Some(facts) = self.facts.get(tool.index()) else { continue };
-            let (t, g) = (terms.get(tool.index()), trigrams.get(tool.index()));
-            let named_at = named.iter().position(|n| *n == tool);
-            let host = host.get(tool.index()).copied().unwrap_or_default();
-            let by_table = || self.vectors.get(tool.index()).map_or(0.0, |v| semantic::cosine(&meaning, v));
-            let (near, means) = match (host.semantic, asked) {
-                (Some(near), _) => (near, near >= floor.semantic),
-                (None, Asked::Model(sentences, question)) => {
-                    let near = sentences.near(question, tool.index());
-                    let by_table = by_table();
-                    let means = near >= self.ranking.model.floor || by_table >= floor.semantic;
-                    (by_table + (near - by_table) * self.ranking.model.share, means)
-                }
-                (None, _) => {
-                    let near = by_table();
-                    (near, near >= floor.semantic)
-                }
-            };
-            let vote = host.usage.unwrap_or_else(|| vote(tool));
-            let over = means
-                || (vote > 0.0 && vote >= floor.usage)
-                || (t > 0.0 && t >= floor.terms * terms.possible)
-                || (g > 0.0 && g >= floor.trigrams * trigrams.possible);
-            if !over && named_at.is_none() {
-                continue;
-            }
-            let values = [
-                lexical.value(t, g, facts),
-                near,
-                host.graph.unwrap_or_else(|| kin.get(&facts.upstream).copied().unwrap_or(0.0)),
-                1.0,
-                host.freshness.unwrap_or(if facts.deprecated { 0.0 } else { 1.0 }),
-                vote,
-            ];
-            matches.push(Match {
-                tool,
-                place: named_at.unwrap_or(usize::MAX),
-                named: named_at.is_some(),
-                score: sum(&values, self.weights(asked)),
-                values,
-            });
-        }
-        matches
+        let one = |tool: ToolNo| {
+            let values = asking.values(tool)?;
+            let name_bytes = self.facts.get(tool.index()).map_or(0, |f| f.name_bytes);
+            let place = asking.named(tool).unwrap_or(usize::MAX);
+            Some(Match { place, score: Reverse(asking.score(&values)), name_bytes, tool })
+        };
+        view.set.iter().filter_map(one).collect()
     }
 
     /// The public weights of the six signals.
-    fn weights(&self, asked: &Asked) -> &[f32; SIGNAL_NAMES.len()] {
+    pub(super) fn weights(&self, asked: &Asked) -> &Values {
         if matches!(asked, Asked::Model(..)) { &self.ranking.model.signals } else { &self.ranking.signals }
     }
 
@@ -273,16 +137,15 @@ impl ToolIndex {
     /// tool (by its number) stands in place of what would be computed; a name given exactly is lexically perfect.
     /// Without words every visible tool matches.
     pub(super) fn scored(&self, text: &str, visible: &ToolSet, host: &[HostValues]) -> Vec<Scored> {
-        let view = View { set: visible, count: visible.count() };
-        let browse = text.is_empty();
-        let (usage, asked) = (UsageView::default(), Asked::Table);
-        let matches =
-            if browse { self.browse(view) } else { self.matches(text, view, host, (&usage, &asked)) };
-        let scored = matches.into_iter().map(|mut m| {
-            let told = host.get(m.tool.index()).copied().unwrap_or_default();
-            if browse {
+        let (view, usage, asked) = (View::of(visible), UsageView::default(), Asked::Table);
+        let asker = Asker { view, usage: &usage, asked: &asked, host };
+        let asking = (!text.is_empty()).then(|| Asking::new(self, text, asker));
+        let scored = self.matches(asking.as_ref(), view).into_iter().map(|m| {
+            let mut signals = values(asking.as_ref(), m.tool);
+            if asking.is_none() {
+                let told = host.get(m.tool.index()).copied().unwrap_or_default();
                 let or = |value: Option<f32>, other: f32| value.unwrap_or(other);
-                m.values = [
+                signals = [
                     0.0,
                     or(told.semantic, 0.0),
                     or(told.graph, 0.0),
@@ -290,64 +153,15 @@ impl ToolIndex {
                     or(told.freshness, 1.0),
                     or(told.usage, 0.0),
                 ];
-            } else if let (true, Some(lexical)) = (m.named, m.values.first_mut()) {
+            } else if let (true, Some(lexical)) = (m.is_named(), signals.first_mut()) {
                 *lexical = 1.0;
             }
-            Scored { tool: m.tool, score: sum(&m.values, &self.ranking.signals), values: m.values }
+            Scored { tool: m.tool, score: sum(&signals, &self.ranking.signals), values: signals }
         });
         scored.collect()
     }
 
-    fn term_scores(&self, question: &Question, view: View<'_>) -> Scores {
-        let mut scores = Scores::new(self.len());
-        let mut scratch = Scratch { seen: Vec::new(), best: vec![0.0; self.len()], touched: Vec::new() };
-        for concept in &question.concepts {
-            let weight = concept.weight * concept.rarity;
-            let lists: Vec<(List<'_>, f32)> =
-                concept.terms.iter().map(|(no, factor)| (self.terms.list(*no), *factor)).collect();
-            match lists.as_slice() {
-                [(list, factor)] => scores.add(*list, weight * factor, view, &mut scratch.seen),
-                lists => scores.add_best(lists, weight, view, &mut scratch),
-            }
-        }
-        scores
-    }
-
-    fn trigram_scores(&self, question: &Question, view: View<'_>) -> Scores {
-        let mut scores = Scores::new(self.len());
-        let mut grams = trigram::grams(&question.words);
-        grams.sort_unstable();
-        grams.dedup();
-        let (all, mut seen) = (view.is_all(), Vec::new());
-        for gram in grams {
-            let Some(list) = self.trigrams.list(gram) else {
-                scores.possible += view.rarity(0);
-                continue;
-            };
-            // One pass: what is visible is put aside while it is counted.
-            let frequency = if all {
-                list.docs.len()
-            } else {
-                list.visible(view.set, &mut seen);
-                seen.len()
-            };
-            let rarity = view.rarity(frequency);
-            scores.possible += rarity;
-            if all {
-                scores.add_entries(list.iter(), rarity);
-            } else {
-                scores.add_entries(seen.iter().copied(), rarity);
-            }
-        }
-        scores
-    }
-
-    fn hit(&self, m: &Match, asked: &Asked, explain: bool) -> Hit {
-        let signals = if explain { self.signals(&m.values, asked) } else { Vec::new() };
-        Hit { tool: m.tool, score: unsteps(m.score), exact: m.named, signals }
-    }
-
-    fn signals(&self, values: &[f32; SIGNAL_NAMES.len()], asked: &Asked) -> Vec<Signal> {
+    fn signals(&self, values: &Values, asked: &Asked) -> Vec<Signal> {
         let usage = if self.learns() { "computed" } else { "off" };
         let semantic = match asked {
             Asked::Table => Cow::Borrowed("computed"),
@@ -370,65 +184,12 @@ impl ToolIndex {
     }
 }
 
-/// The weighted sum of the six signals.
-fn sum(values: &[f32; SIGNAL_NAMES.len()], weights: &[f32; SIGNAL_NAMES.len()]) -> i64 {
-    steps(values.iter().zip(weights).map(|(v, w)| v * w).sum())
-}
-
-/// The lexical signal: terms, trigrams, brevity of the name, agreement of the verb.
-struct Lexical<'a> {
-    index: &'a ToolIndex,
-    terms_top: f32,
-    trigrams_top: f32,
-    verbs: u32,
-    all: f32,
-    brevity: Vec<f32>,
-}
-
-impl<'a> Lexical<'a> {
-    fn new(index: &'a ToolIndex, terms: &Scores, trigrams: &Scores, verbs: u32) -> Self {
-        let w = &index.ranking.lexical;
-        let usual = |top: f32| if top > 0.0 { top } else { 1.0 };
-        let longest = ((3.0 + count(LONG_NAME_WORDS)) / 4.0).ln();
-        let brevity =
-            (0..=LONG_NAME_WORDS).map(|n| 1.0 - ((3.0 + count(n.max(1))) / 4.0).ln() / longest).collect();
-        Self {
-            index,
-            terms_top: usual(terms.top()),
-            trigrams_top: usual(trigrams.top()),
-            verbs,
-            all: (w.terms + w.trigrams + w.brevity + w.verb).max(f32::MIN_POSITIVE),
-            brevity,
-        }
-    }
-
-    fn value(&self, terms: f32, trigrams: f32, facts: &Facts) -> f32 {
-        let w = &self.index.ranking.lexical;
-        let brevity = self.brevity.get(usize::from(facts.name_words)).copied().unwrap_or(0.0);
-        let verb = if self.verbs & facts.verbs != 0 { 1.0 } else { 0.0 };
-        (w.terms * terms / self.terms_top
-            + w.trigrams * trigrams / self.trigrams_top
-            + w.brevity * brevity
-            + w.verb * verb)
-            / self.all
-    }
+/// The signals of a tool that matches; those of a question without words say nothing.
+fn values(asking: Option<&Asking<'_>>, tool: ToolNo) -> Values {
+    asking.and_then(|asking| asking.values(tool)).unwrap_or_default()
 }
 
 /// Weights as they were written: a float of half the width shows digits that nobody gave.
 fn six_decimals(x: f32) -> f64 {
     (f64::from(x) * 1e6).round() / 1e6
-}
-
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    reason = "scores lie between 0 and a small sum of weights"
-)]
-fn steps(score: f32) -> i64 {
-    (f64::from(score) * SCORE_STEPS).round() as i64
-}
-
-#[expect(clippy::as_conversions, clippy::cast_precision_loss, reason = "steps are far below 2^52")]
-pub(super) fn unsteps(steps: i64) -> f64 {
-    steps as f64 / SCORE_STEPS
 }

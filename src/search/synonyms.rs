@@ -19,20 +19,31 @@ pub(super) struct Synonyms {
     idioms: Runs,
 }
 
-/// What runs of terms say.
+/// What runs of terms say, by the first term of the run: most terms begin none.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Runs {
-    of: HashMap<Vec<String>, Vec<String>>,
-    /// Terms of the longest run.
-    longest: usize,
+struct Runs(HashMap<String, Vec<Run>>);
+
+/// One run and what it says.
+#[derive(Debug, Clone, PartialEq)]
+struct Run {
+    terms: Vec<String>,
+    says: Vec<String>,
 }
 
 impl Runs {
-    fn add(&mut self, run: Vec<String>, says: Vec<String>) {
-        if !run.is_empty() {
-            self.longest = self.longest.max(run.len());
-            self.of.entry(run).or_default().extend(says);
+    fn add(&mut self, terms: Vec<String>, says: Vec<String>) {
+        let Some(first) = terms.first() else { return };
+        let runs = self.0.entry(first.clone()).or_default();
+        match runs.iter_mut().find(|run| run.terms == terms) {
+            Some(run) => run.says.extend(says),
+            None => runs.push(Run { terms, says }),
         }
+    }
+
+    /// The runs that some terms begin with.
+    fn at(&self, terms: &[String]) -> impl Iterator<Item = &Run> {
+        let begun = terms.first().and_then(|first| self.0.get(first)).into_iter().flatten();
+        begun.filter(|run| terms.starts_with(&run.terms))
     }
 }
 
@@ -90,18 +101,18 @@ impl Synonyms {
         self.means.get(term).map_or(&[], Vec::as_slice)
     }
 
-    /// Terms that a run of the question's terms adds: acronyms and phrases.
-    pub(super) fn expand<'a>(&'a self, terms: &'a [String]) -> impl Iterator<Item = &'a [String]> {
-        (1..=self.expansions.longest)
-            .flat_map(|n| terms.windows(n))
-            .filter_map(|run| self.expansions.of.get(run).map(Vec::as_slice))
+    /// Terms that runs of the question's terms add (acronyms and phrases), those of shorter runs first.
+    pub(super) fn expand(&self, terms: &[String]) -> Vec<&[String]> {
+        let starts = (0..terms.len()).filter_map(|at| terms.get(at..));
+        let mut runs: Vec<&Run> = starts.flat_map(|rest| self.expansions.at(rest)).collect();
+        runs.sort_by_key(|run| run.terms.len());
+        runs.into_iter().map(|run| run.says.as_slice()).collect()
     }
 
     /// The idiom that a question's terms begin with, the longest of several: how many terms, and what they say.
     pub(super) fn idiom(&self, terms: &[String]) -> Option<(usize, &[String])> {
-        (2..=self.idioms.longest)
-            .rev()
-            .find_map(|n| Some((n, self.idioms.of.get(terms.get(..n)?)?.as_slice())))
+        let several = self.idioms.at(terms).filter(|run| run.terms.len() > 1);
+        several.max_by_key(|run| run.terms.len()).map(|run| (run.terms.len(), run.says.as_slice()))
     }
 }
 
@@ -138,8 +149,10 @@ mod tests {
         assert_eq!(synonyms.of("delet"), ["remov"]);
         assert_eq!((synonyms.meant_by("tail"), synonyms.meant_by("log")), (&["log".to_owned()][..], &[][..]));
         let terms = ["pr", "money", "back", "get", "rid", "of"].map(str::to_owned);
-        let expanded: Vec<&[String]> = synonyms.expand(&terms).collect();
-        assert_eq!(expanded, [&["pull".to_owned(), "request".to_owned()][..], &["refund".to_owned()][..]]);
+        assert_eq!(
+            synonyms.expand(&terms),
+            [&["pull".to_owned(), "request".to_owned()][..], &["refund".to_owned()][..]]
+        );
         assert_eq!(synonyms.idiom(&terms[3..]), Some((3, &["delet".to_owned()][..])));
         assert_eq!(synonyms.idiom(&terms), None);
     }

@@ -41,7 +41,11 @@ impl Analyzer {
 
     /// The terms of a chunk.
     pub(super) fn terms(&mut self, chunk: &str) -> Terms {
-        let words = split(chunk);
+        self.terms_of(&split(chunk))
+    }
+
+    /// The terms of a chunk that was split already.
+    pub(super) fn terms_of(&mut self, words: &[String]) -> Terms {
         let mut terms = Terms::default();
         if words.len() > 1 && words.iter().all(|w| !is_unspaced(w)) {
             let joined: String = words.concat();
@@ -50,10 +54,10 @@ impl Analyzer {
             }
         }
         for word in words {
-            if word.chars().any(is_unspaced_char) {
-                terms.parts.extend(pairs(&word));
+            if is_unspaced(word) {
+                terms.parts.extend(pairs(word));
             } else {
-                terms.parts.push(self.stem(&word));
+                terms.parts.push(self.stem(word));
             }
         }
         terms
@@ -81,6 +85,10 @@ pub(super) fn split(chunk: &str) -> Vec<String> {
         if piece.is_empty() {
             continue;
         }
+        if is_plain(piece) {
+            words.push(piece.to_ascii_lowercase());
+            continue;
+        }
         if is_code(piece) {
             words.push(fold(piece));
             continue;
@@ -93,6 +101,13 @@ pub(super) fn split(chunk: &str) -> Vec<String> {
         }
     }
     words
+}
+
+/// One word of ASCII letters, the first a capital or not: nearly all are, and there is nothing to split or to fold.
+fn is_plain(piece: &str) -> bool {
+    piece.len() <= TERM_CHARS_MAX
+        && piece.bytes().all(|b| b.is_ascii_alphabetic())
+        && piece.bytes().skip(1).all(|b| b.is_ascii_lowercase())
 }
 
 /// Short mixes of letters and digits stay whole.
@@ -148,7 +163,7 @@ fn is_unspaced_char(c: char) -> bool {
 }
 
 fn is_unspaced(word: &str) -> bool {
-    word.chars().any(is_unspaced_char)
+    !word.is_ascii() && word.chars().any(is_unspaced_char)
 }
 
 /// Pairs of neighbouring characters; a lone one stands for itself.

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::index::ToolIndex;
 use super::num::{count, narrow};
-use super::question::View;
 use super::ranking::UsageWeights;
-use super::semantic::{self, Table, Vector};
+use super::semantic::{Meaning, Table, Vector};
 use super::text::{Analyzer, chunks, split};
+use super::view::View;
 use crate::catalog::{Catalog, ToolSet};
 use crate::cursor::Digest;
 use crate::id::{ToolId, ToolNo};
@@ -129,7 +129,7 @@ impl UsageView {
         now_ms: u64,
         before: Option<&Self>,
     ) -> Self {
-        let view = View { set: visible, count: visible.count() };
+        let view = View::of(visible);
         let mut out = Self::default();
         let mut hasher = blake3::Hasher::new();
         for lesson in lessons {
@@ -195,12 +195,11 @@ impl UsageView {
                 *dot += rarity * rarity;
             }
         }
-        let (norm, meaning) = (square.sqrt(), Table::shipped().embed(words));
+        let (norm, meaning) = (square.sqrt(), Meaning::of(&Table::shipped().embed(words)));
         let near = touched.into_iter().filter_map(|at| {
             let memory = self.memories.get(at).filter(|m| view.set.contains(m.tool))?;
             let words = dots.get(at)? / (norm * memory.norm).max(f32::MIN_POSITIVE);
-            let like = (1.0 - settings.meaning) * words
-                + settings.meaning * semantic::cosine(&meaning, &memory.meaning);
+            let like = (1.0 - settings.meaning) * words + settings.meaning * meaning.near(&memory.meaning);
             (like > settings.begins).then_some(Near {
                 like: like.min(1.0),
                 tool: memory.tool,

@@ -10,8 +10,8 @@ use crate::call::Omission;
 use crate::call::tokens::{TokenCost, cost_of, smallest_budget};
 use crate::cursor::{Binding, CursorKey};
 use crate::json::{self, cut};
+use crate::search::asking::unsteps;
 use crate::search::ranking::{Ranking, SIGNAL_NAMES};
-use crate::search::score::unsteps;
 
 /// The version of the result's shape.
 pub const CONTRACT_VERSION: u32 = 1;
