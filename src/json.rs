@@ -1,11 +1,11 @@
 //! Bounded JSON: the only place that turns bytes into values. Byte and depth ceilings, canonical bytes,
 //! exact encoded length, cuts at character boundaries, capped file reads.
 
+mod exact;
 mod shallow;
+pub mod walk;
 
-use std::borrow::Cow;
 use std::io::{self, Read, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+pub use exact::{inexact_number, parse_exact, parse_exact_bytes, quote_inexact};
 pub use shallow::Shallow;
 
 use crate::limits::JSON_DEPTH_MAX;
@@ -80,118 +81,6 @@ impl PartialEq for JsonText {
 
 impl Eq for JsonText {}
 
-/// The first number of a JSON text that would become another one as a value: an integer that no 64-bit type
-/// holds, or a decimal with more digits than its nearest double can give back (RFC 8259 §6 warns of both).
-pub fn inexact_number(text: &str) -> Option<&str> {
-    inexact_numbers(text).next().and_then(|at| text.get(at))
-}
-
-/// A JSON text in which such numbers stand as texts, digit for digit: for places that write numbers as texts anyway.
-pub fn quote_inexact(text: &str) -> Cow<'_, str> {
-    let (mut out, mut from) = (String::new(), 0);
-    for at in inexact_numbers(text) {
-        out.push_str(text.get(from..at.start).unwrap_or_default());
-        out.push('"');
-        out.push_str(text.get(at.clone()).unwrap_or_default());
-        out.push('"');
-        from = at.end;
-    }
-    if from == 0 {
-        return Cow::Borrowed(text);
-    }
-    out.push_str(text.get(from..).unwrap_or_default());
-    Cow::Owned(out)
-}
-
-fn inexact_numbers(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let bytes = text.as_bytes();
-    let (mut at, mut quoted) = (if may_be_inexact(bytes) { 0 } else { bytes.len() }, false);
-    std::iter::from_fn(move || {
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                b'\\' if quoted => at += 1,
-                b'"' => quoted = !quoted,
-                b'-' | b'0'..=b'9' if !quoted => {
-                    let begin = at;
-                    let in_number = |b: &u8| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-                    at += bytes.iter().skip(at).take_while(|b| in_number(b)).count();
-                    if text.get(begin..at).is_some_and(|number| !is_exact(number)) {
-                        return Some(begin..at);
-                    }
-                    continue;
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        None
-    })
-}
-
-/// Whether a number comes back from a value as the same decimal, however it is written.
-fn is_exact(number: &str) -> bool {
-    if !number.contains(['.', 'e', 'E']) {
-        return number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok();
-    }
-    // Rust writes the shortest decimal that reads back as the same double.
-    number
-        .parse::<f64>()
-        .is_ok_and(|value| value.is_finite() && decimal(number) == decimal(&format!("{value:e}")))
-}
-
-/// A decimal as its digits without outer zeros and the power of ten of a point before them.
-fn decimal(number: &str) -> (String, i64) {
-    let number = number.trim_start_matches('-');
-    let (mantissa, power) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{part}");
-    let significant = digits.trim_start_matches('0');
-    if significant.is_empty() {
-        return (String::new(), 0);
-    }
-    let zeros = digits.len() - significant.len();
-    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX) - i64::try_from(zeros).unwrap_or(i64::MAX);
-    let power = power.parse::<i64>().unwrap_or(i64::MAX);
-    (significant.trim_end_matches('0').to_owned(), power.saturating_add(point))
-}
-
-/// A number of more than 15 digits, which any double holds, has at least so many in a row on one side of its point.
-const LONG_DIGITS: usize = 8;
-/// Bytes that are looked at together for a digit.
-const DIGIT_BLOCK: usize = 64;
-
-/// Whether many digits stand in a row somewhere, or an `e` behind a digit. Blocks without a digit, most of a text, are
-/// passed by without a branch per byte.
-fn may_be_inexact(bytes: &[u8]) -> bool {
-    let (blocks, rest) = bytes.as_chunks::<DIGIT_BLOCK>();
-    let has_digit = |block: &[u8]| block.iter().fold(0, |any, b| any | u8::from(b.is_ascii_digit())) != 0;
-    let is_suspect = |(number, block): (usize, &[u8])| {
-        has_digit(block) && {
-            let at = number * DIGIT_BLOCK;
-            has_long_run(bytes, at..at + block.len()) || has_power(bytes.get(at..).unwrap_or_default())
-        }
-    };
-    let blocks = blocks.iter().map(<[u8; DIGIT_BLOCK]>::as_slice).chain([rest]);
-    blocks.enumerate().any(is_suspect)
-}
-
-/// Whether an `e` stands behind a digit of the first block.
-fn has_power(bytes: &[u8]) -> bool {
-    bytes.windows(2).take(DIGIT_BLOCK).any(|pair| matches!(pair, [b'0'..=b'9', b'e' | b'E']))
-}
-
-/// Whether a long run of digits has part in a block: one look at every eighth byte tells where there is none.
-fn has_long_run(bytes: &[u8], block: Range<usize>) -> bool {
-    let is_digit = |b: &u8| b.is_ascii_digit();
-    let begin = block.start;
-    let looked_at = bytes.get(block).unwrap_or_default().iter().enumerate().skip(LONG_DIGITS - 1);
-    looked_at.step_by(LONG_DIGITS).filter(|(_, b)| is_digit(b)).any(|(at, _)| {
-        let (before, after) = bytes.split_at(begin + at);
-        let before = before.iter().rev().take_while(|b| is_digit(b)).count();
-        before + after.iter().take_while(|b| is_digit(b)).count() >= LONG_DIGITS
-    })
-}
-
 /// Why bytes are not JSON that docent takes.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
@@ -227,58 +116,6 @@ pub enum JsonError {
 pub fn parse(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
     let value: Value = parse_as(bytes, max)?;
     if depth_exceeds(&value, JSON_DEPTH_MAX) { Err(JsonError::TooDeep) } else { Ok(value) }
-}
-
-/// A text, bounded already, of what is judged before it is sent on: nothing in it may be read in two ways. Numbers are
-/// exact, and no object names a member twice.
-pub fn parse_exact(text: &str) -> Result<Value, JsonError> {
-    let value = parse_text(text)?;
-    if let Some(number) = inexact_number(text) {
-        return Err(JsonError::Inexact(cut(number, 80).to_owned()));
-    }
-    let (held, colons) = (members(&value), text.bytes().filter(|b| *b == b':').count());
-    // No colon inside of a text, as mostly: then each is a member's, and all of them are looked at together.
-    if colons == held || members_written(text.as_bytes()) == held {
-        Ok(value)
-    } else {
-        Err(JsonError::Repeated)
-    }
-}
-
-/// The same of bytes of which at most `max` are taken.
-pub fn parse_exact_bytes(bytes: &[u8], max: usize) -> Result<Value, JsonError> {
-    if bytes.len() > max {
-        return Err(JsonError::TooLarge { bytes: bytes.len(), max });
-    }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => parse_exact(text),
-        // For its error.
-        Err(_not_utf8) => parse(bytes, max),
-    }
-}
-
-/// Members that a JSON text writes: each has one colon outside of texts.
-fn members_written(bytes: &[u8]) -> usize {
-    let (mut count, mut quoted, mut escaped) = (0, false, false);
-    for byte in bytes {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            b':' if !quoted => count += 1,
-            _ => {}
-        }
-    }
-    count
-}
-
-/// Members of all objects in a value.
-fn members(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => map.len() + map.values().map(members).sum::<usize>(),
-        Value::Array(items) => items.iter().map(members).sum(),
-        _ => 0,
-    }
 }
 
 /// Parses at most `max` bytes into `T`, which may borrow from them. `serde_json` itself refuses more than 128
@@ -450,83 +287,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_not_taken() {
-        let exact = parse_exact;
-        for text in [
-            r#"{"a":1,"b":{"a":1},"c":[{"a":1},{"a":"x:y"}],"d":"\\\":\""}"#,
-            r#"{"a\":":{}, "b":[]}"#,
-            "[]",
-            r#"":""#,
-        ] {
-            assert!(exact(text).is_ok(), "{text}");
-        }
-        for text in [r#"{"a":1,"a":1}"#, r#"{"x":[{"a":1,"b":2,"\u0061":3}]}"#, r#"{"":0,"":{}}"#] {
-            assert!(matches!(exact(text), Err(JsonError::Repeated)), "{text}");
-        }
-        assert!(
-            matches!(exact(r#"{"n":123456789012345678901}"#), Err(JsonError::Inexact(n)) if n.ends_with("901"))
-        );
-        assert!(matches!(exact("{"), Err(JsonError::Malformed(_))));
-    }
-
-    #[test]
-    fn numbers_that_would_become_others_are_found_and_nothing_else() {
-        for fits in [
-            "18446744073709551615",
-            "-9223372036854775808",
-            "{}",
-            "0.1",
-            "-0.10",
-            "1.0",
-            "1e2",
-            "12.5E-3",
-            "0.30000000000000004",
-            "123456789.123456",
-            "0e5",
-            "00000000.0",
-            "1e22",
-        ] {
-            assert_eq!(inexact_number(fits), None, "{fits}");
-        }
-        for other in [
-            "18446744073709551616",
-            "1e400",
-            "1e-400",
-            "0.12345678901234567890123",
-            "123456789.1234567891",
-            "3.141592653589793238",
-            "1.00000000000000000001",
-        ] {
-            assert_eq!(inexact_number(other), Some(other));
-        }
-        assert_eq!(
-            quote_inexact(r#"[1,3.141592653589793238,"18446744073709551616",18446744073709551616]"#),
-            r#"[1,"3.141592653589793238","18446744073709551616","18446744073709551616"]"#
-        );
-        assert!(matches!(quote_inexact("[1,2.5]"), Cow::Borrowed(_)));
-        let quoted = r#"{"99999999999999999999":"\"99999999999999999999","b":1}"#;
-        assert_eq!(inexact_number(quoted), None);
-        let wide = r#"{"a":[1,-9223372036854775809],"b":18446744073709551616}"#;
-        assert_eq!(inexact_number(wide), Some("-9223372036854775809"));
-    }
-
-    proptest! {
-        #[test]
-        fn no_number_that_passes_is_changed(number in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?") {
-            if inexact_number(&number).is_none() {
-                let value: Value = serde_json::from_str(&number).unwrap();
-                prop_assert_eq!(decimal(&to_text(&value)), decimal(&number));
-            }
-        }
-
-        #[test]
-        fn every_double_passes(value in any::<f64>()) {
-            let text = to_text(&value);
-            prop_assert_eq!(inexact_number(&text), None, "{}", text);
-        }
-    }
-
-    #[test]
     fn depth_is_bounded() {
         let deep = format!("{}{}", "[".repeat(101), "]".repeat(101));
         assert!(matches!(parse(deep.as_bytes(), 1_000), Err(JsonError::TooDeep)));
@@ -565,14 +325,6 @@ mod tests {
             let inner: Object = texts.iter().map(|t| (t.clone(), json!([t, n, null, {"t": t}]))).collect();
             let object: Object = [("z".to_owned(), Value::Object(inner)), ("a".to_owned(), json!(7))].into_iter().collect();
             prop_assert_eq!(object_text(&object), to_text(&object));
-        }
-
-        #[test]
-        fn such_a_number_is_found_wherever_it_stands(before in 0usize..200, after in 0usize..200) {
-            for number in ["1e400", "1234567890123456789012"] {
-                let text = format!("{}{number}{}", " ".repeat(before), " ".repeat(after));
-                prop_assert_eq!(inexact_number(&text), Some(number));
-            }
         }
 
         #[test]

@@ -1,12 +1,12 @@
 //! The native path: `fields` compiled to a tree of keys and run over the reply's bytes while they are
 //! checked. What nobody asked for is skipped, not built; values are copied digit for digit.
 
-use super::accept::Walk;
 use super::scan::{self, Ceilings, Cuts, Scan};
 use super::sink::RecordSink;
 use super::spec::{MappingSpec, TruncateSpec};
 use super::tree::{Node, Output, Slots, Unfit};
 use crate::json;
+use crate::json::walk::Walk;
 
 /// A compiled mapping.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@
 use serde::de::IgnoredAny;
 
 use super::scrub;
+use crate::json::walk::special;
 use crate::json::{self, JsonError};
 use crate::limits::{JSON_DEPTH_MAX, RESULT_NESTED};
 
@@ -102,28 +103,6 @@ pub(super) fn write_text(text: &str, max: Option<usize>, out: &mut String) -> bo
             false
         }
     }
-}
-
-/// Bytes that are looked at before `memchr` is called: most names and many texts end within them.
-const NEAR_BYTES: usize = 16;
-
-/// Where the next quote or backslash (or, where `CONTROL`, control character) stands from `from` on, else the end.
-/// Texts are most of what a reply weighs, so they are looked at in blocks.
-#[expect(clippy::needless_bitwise_bool, reason = "without branches a whole block is compared at once")]
-pub(super) fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
-    let is_it = |b: &u8| (*b == b'"') | (*b == b'\\') | (CONTROL & (*b < b' '));
-    let rest = bytes.get(from..).unwrap_or_default();
-    let (near, far) = match rest.split_first_chunk::<NEAR_BYTES>() {
-        Some((near, far)) if !near.iter().fold(false, |hit, b| hit | is_it(b)) => (NEAR_BYTES, far),
-        Some((near, _)) => return from + near.iter().position(is_it).unwrap_or(NEAR_BYTES),
-        None => return from + rest.iter().position(is_it).unwrap_or(rest.len()),
-    };
-    let end = memchr::memchr2(b'"', b'\\', far).unwrap_or(far.len());
-    let passed = far.get(..end).unwrap_or_default();
-    // The least byte of all is found in few steps; where the control character stands matters only if there is one.
-    let clean = !CONTROL || passed.iter().fold(u8::MAX, |least, b| least.min(*b)) >= b' ';
-    let control = if clean { None } else { passed.iter().position(is_it) };
-    from + near + control.unwrap_or(end)
 }
 
 /// The elements of a list as they stand; none of what is no list.
@@ -474,22 +453,6 @@ mod tests {
             quote(text, &mut out);
             assert_eq!(out, json::to_text(text));
         }
-    }
-
-    #[test]
-    fn quotes_and_escapes_are_found_at_every_distance() {
-        for len in 0..100 {
-            for end in ["\"", "\\", ""] {
-                let text = format!("\u{e9}{}{end}#\"\\", "!#[]^".repeat(20).get(..len).unwrap());
-                let plain = text.bytes().position(|b| b == b'"' || b == b'\\');
-                assert_eq!(Some(special::<false>(text.as_bytes(), 0)), plain, "{text}");
-            }
-        }
-        assert_eq!(
-            (special::<true>(b"abc", 1), special::<true>(b"", 0), special::<true>(b"a", 9)),
-            (3, 0, 9)
-        );
-        assert_eq!((special::<true>(b"a\x1fc", 0), special::<false>(b"a\x1fc", 0)), (1, 3));
     }
 
     #[test]

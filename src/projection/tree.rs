@@ -1,9 +1,9 @@
 //! A tree of pointers walked along a value while it is checked: what an output asks for is kept as raw text,
 //! all else is skipped.
 
-use super::accept::{NotJson, Walk};
 use super::pointer::Step;
 use super::scan::{self, Ceilings};
+use crate::json::walk::{NotJson, Walk};
 
 #[derive(Debug, Clone)]
 pub(super) struct Output {
@@ -195,7 +195,7 @@ impl Unfit {
     /// In words, for a text that is `text`.
     pub(super) fn told(self, text: &str) -> String {
         match self {
-            Self::NotJson => NotJson.told(text),
+            Self::NotJson => scan::valid(text).err().unwrap_or_else(|| "this is no JSON".to_owned()),
             Self::Told(message) => message,
         }
     }
