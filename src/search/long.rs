@@ -120,7 +120,9 @@ mod tests {
             prop_assert!(long.get(0).is_none());
             prop_assert_eq!(long.get(1).is_some(), docs.len() >= ENTRIES_MIN);
             let mut set = ToolSet::none(700);
-            seen.iter().for_each(|doc| set.insert(ToolNo(*doc)));
+            for doc in &seen {
+                set.insert(ToolNo(*doc));
+            }
             if let Some(bits) = long.get(1) {
                 let mut shared = BTreeSet::new();
                 bits.each(&set, |doc, place| {

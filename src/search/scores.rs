@@ -105,7 +105,9 @@ impl ToolIndex {
             view.each(list, |doc, impact| seen.push((doc, impact)));
             let rarity = view.rarity(seen.len());
             scores.possible += rarity;
-            seen.iter().for_each(|(doc, impact)| scores.entry(*doc, rarity * impact));
+            for (doc, impact) in &seen {
+                scores.entry(*doc, rarity * impact);
+            }
         }
         scores.top = view.greatest(&scores.values);
         scores
