@@ -62,6 +62,40 @@ fn ids(catalog: &Catalog, hits: &[Hit]) -> Vec<String> {
     hits.iter().map(|h| catalog.get(h.tool).unwrap().id.as_str().to_owned()).collect()
 }
 
+/// Lists of hundreds are walked as bitmaps and small views otherwise than large ones: the answer is the same.
+#[test]
+fn hidden_tools_do_not_exist_among_hundreds_either() {
+    let all: Vec<Tool> = (0..700usize)
+        .map(|i| {
+            let word = |step: usize| WORDS[i / step % WORDS.len()];
+            let text = format!("{} the {} of a {}.", word(1), word(3), word(7));
+            tool(&format!("up{}.{}_{}_{i}", i % 9, word(1), word(5)), &text)
+        })
+        .collect();
+    let whole = catalog(all.clone());
+    let index = ToolIndex::build(&whole, &SHIPPED);
+    for share in [2, 3, 10, 100] {
+        let seen: Vec<Tool> = all.iter().skip(1).step_by(share).cloned().collect();
+        let mut visible = ToolSet::none(whole.len());
+        seen.iter().for_each(|tool| visible.insert(whole.lookup(tool.id.as_str()).unwrap().0));
+        let alone = catalog(seen);
+        let other = ToolIndex::build(&alone, &SHIPPED);
+        for text in
+            ["create an issue for the repository", "deplyo pod", "refund up3 customer invoice", "wether"]
+        {
+            let a = ask(&index, text, &visible, 0, 1_000);
+            let b = ask(&other, text, &ToolSet::all(alone.len()), 0, 1_000);
+            assert_eq!(
+                (a.total, ids(&whole, &a.hits)),
+                (b.total, ids(&alone, &b.hits)),
+                "{text}, 1 in {share}"
+            );
+            let told = |hits: &[Hit]| hits.iter().map(|h| (h.score, h.signals.clone())).collect::<Vec<_>>();
+            assert_eq!(told(&a.hits), told(&b.hits), "{text}, 1 in {share}");
+        }
+    }
+}
+
 /// Tools with a name of two words and a description of some.
 fn tools() -> impl Strategy<Value = Vec<Tool>> {
     let word = 0..WORDS.len();
