@@ -77,7 +77,9 @@ fn hidden_tools_do_not_exist_among_hundreds_either() {
     for share in [2, 3, 10, 100] {
         let seen: Vec<Tool> = all.iter().skip(1).step_by(share).cloned().collect();
         let mut visible = ToolSet::none(whole.len());
-        seen.iter().for_each(|tool| visible.insert(whole.lookup(tool.id.as_str()).unwrap().0));
+        for tool in &seen {
+            visible.insert(whole.lookup(tool.id.as_str()).unwrap().0);
+        }
         let alone = catalog(seen);
         let other = ToolIndex::build(&alone, &SHIPPED);
         for text in
