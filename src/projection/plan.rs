@@ -359,7 +359,7 @@ mod tests {
         match (step, value) {
             (Step::Each, Value::Array(items)) => items.iter().for_each(|item| meant(item, rest, into)),
             (Step::Key(key), Value::Object(map)) => {
-                map.get(key).into_iter().for_each(|v| meant(v, rest, into))
+                map.get(key).into_iter().for_each(|v| meant(v, rest, into));
             }
             (Step::Key(key), Value::Array(items)) => {
                 key.parse::<usize>()
