@@ -40,9 +40,14 @@ pub fn special<const CONTROL: bool>(bytes: &[u8], from: usize) -> usize {
     let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
     let passed = rest.get(..end).unwrap_or_default();
     // The least byte of all is found in few steps; where the control character stands matters only if there is one.
-    let clean = !CONTROL || passed.iter().fold(u8::MAX, |least, b| least.min(*b)) >= b' ';
+    let clean = !CONTROL || least(passed) >= b' ';
     let control = if clean { None } else { passed.iter().position(|b| *b < b' ') };
     at + control.unwrap_or(end)
+}
+
+/// The least byte, found in blocks.
+fn least(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(u8::MAX, |least, b| least.min(*b))
 }
 
 /// The same within eight bytes, the first of them lowest. A byte below another is told by the borrow that it takes
@@ -64,6 +69,9 @@ pub struct Walk<'a, N = ()> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// Whether a control character stands anywhere: space between values, as a rule, or a fault in a text. Most
+    /// replies have none, which is seen at once, and then none is looked for in each text.
+    has_controls: bool,
     /// The closing bytes of what is open: one byte a level, so that no text makes this larger than itself.
     open: Vec<u8>,
     notes: N,
@@ -79,7 +87,8 @@ impl<'a> Walk<'a> {
 impl<'a, N: Notes<'a>> Walk<'a, N> {
     /// The same with somebody who is told of what is passed.
     pub fn noting(text: &'a str, notes: N) -> Self {
-        Self { text, bytes: text.as_bytes(), at: 0, open: Vec::new(), notes }
+        let has_controls = least(text.as_bytes()) < b' ';
+        Self { text, bytes: text.as_bytes(), at: 0, has_controls, open: Vec::new(), notes }
     }
 
     /// Who was told, once all is passed.
@@ -89,10 +98,12 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
 
     /// The next byte that is not whitespace; 0 at the end.
     pub fn peek(&mut self) -> u8 {
-        while matches!(self.byte(), b' ' | b'\n' | b'\r' | b'\t') {
-            self.at += 1;
+        loop {
+            match self.byte() {
+                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
+                byte => return byte,
+            }
         }
-        self.byte()
     }
 
     /// Steps over the bracket of an object or a list; whether anything stands in it. If not, it is stepped over.
@@ -112,16 +123,10 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
 
     /// The name of a member with its quotes, stepping over its colon too.
     pub fn name(&mut self) -> Result<&'a str, NotJson> {
-        if self.peek() != b'"' {
-            return Err(NotJson);
-        }
+        self.peek();
         let start = self.at;
-        self.string()?;
-        self.notes.name();
-        let name = self.since(start);
-        let colon = self.peek() == b':';
-        self.at += 1;
-        if colon { Ok(name) } else { Err(NotJson) }
+        let end = self.pass_name()?;
+        Ok(self.text.get(start..end).unwrap_or_default())
     }
 
     /// Steps over a whole value and gives its text.
@@ -153,7 +158,7 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
                 b'{' => {
                     self.open(b'}');
                     if self.peek() != b'}' {
-                        self.name()?;
+                        self.pass_name()?;
                         continue;
                     }
                 }
@@ -193,10 +198,23 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
             }
             self.at += 1;
             if close == b'}' {
-                self.name()?;
+                self.pass_name()?;
             }
             return Ok(false);
         }
+    }
+
+    /// Steps over a name and its colon; where the name ends.
+    fn pass_name(&mut self) -> Result<usize, NotJson> {
+        if self.peek() != b'"' {
+            return Err(NotJson);
+        }
+        self.string()?;
+        self.notes.name();
+        let end = self.at;
+        let colon = self.peek() == b':';
+        self.at += 1;
+        if colon { Ok(end) } else { Err(NotJson) }
     }
 
     fn open(&mut self, close: u8) {
@@ -214,7 +232,11 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
     fn string(&mut self) -> Result<(), NotJson> {
         self.at += 1;
         loop {
-            self.at = special::<true>(self.bytes, self.at);
+            self.at = if self.has_controls {
+                special::<true>(self.bytes, self.at)
+            } else {
+                special::<false>(self.bytes, self.at)
+            };
             match self.byte() {
                 b'"' => {
                     self.at += 1;
