@@ -318,6 +318,14 @@ fn search_over_plain_http_is_the_meta_tool_for_the_same_caller() {
         assert_eq!((status, error["field"].as_str()), (400, field), "{query}: {body}");
         assert!(error["code"].is_string() && error["message"].is_string() && error["retryable"].is_boolean());
     }
+    // Every bad cursor has one answer, an empty one and one of any length too.
+    let refused = |cursor: &str| {
+        let body = search(&server, "guest", &format!("?q=x&cursor={cursor}")).2;
+        (body["error"]["code"].clone(), body["error"]["message"].clone())
+    };
+    let forged = refused("forged");
+    assert_eq!(forged.0, "STALE_CURSOR");
+    assert_eq!((refused(""), refused(&"A".repeat(2_000))), (forged.clone(), forged));
     let (status, head, body) = search(&server, "nobody", "?q=x");
     assert_eq!((status, &body["error"]["code"]), (401, &json!("AUTHENTICATION_FAILED")));
     assert!(head.contains("www-authenticate: bearer"));

@@ -179,17 +179,23 @@ fn schema(tool: MetaTool) -> Value {
         MetaTool::ListFiles => object(
             &json!({
                 "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_MAX, "description": "Files at most."},
-                "cursor": name("`next_cursor` of the answer before."),
+                "cursor": cursor("`next_cursor` of the answer before."),
             }),
             &[],
         ),
-        MetaTool::Surface => object(&json!({"cursor": name("`next_cursor` of the answer before.")}), &[]),
+        MetaTool::Surface => object(&json!({"cursor": cursor("`next_cursor` of the answer before.")}), &[]),
         MetaTool::ListCategories | MetaTool::Context => object(&json!({}), &[]),
     }
 }
 
 fn name(description: &str) -> Value {
     json!({"type": "string", "minLength": 1, "maxLength": TEXT_MAX, "description": description})
+}
+
+/// Any text: what is no cursor, empty or long, has the one answer of every bad cursor, and is not decoded where it is
+/// longer than one.
+fn cursor(description: &str) -> Value {
+    json!({"type": "string", "description": description})
 }
 
 fn search_schema() -> Value {
@@ -204,7 +210,7 @@ fn search_schema() -> Value {
             "category": name("Only this category."),
             "upstream": name("Only this upstream."),
             "limit": {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": 10, "description": "Rows at most."},
-            "cursor": name("`next_cursor` of the answer before, with the same query and filters."),
+            "cursor": cursor("`next_cursor` of the answer before, with the same query and filters."),
             "detail": {
                 "enum": ["brief", "schema", "explain"], "default": "brief",
                 "description": "`schema` adds input schemas, `explain` the score and its signals.",
