@@ -106,8 +106,36 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
         }
     }
 
+    /// Goes through the members of an object: `member` has the name of each, with its quotes, and steps over its value.
+    pub fn members<E: From<NotJson>>(
+        &mut self,
+        mut member: impl FnMut(&mut Self, &'a str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut more = self.enters(b'}');
+        while more {
+            let name = self.name()?;
+            member(self, name)?;
+            more = self.more(b'}')?;
+        }
+        Ok(())
+    }
+
+    /// Goes through the elements of a list: `element` has the number of each and steps over it.
+    pub fn elements<E: From<NotJson>>(
+        &mut self,
+        mut element: impl FnMut(&mut Self, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut more, mut at) = (self.enters(b']'), 0);
+        while more {
+            element(self, at)?;
+            at += 1;
+            more = self.more(b']')?;
+        }
+        Ok(())
+    }
+
     /// Steps over the bracket of an object or a list; whether anything stands in it. If not, it is stepped over.
-    pub fn enters(&mut self, close: u8) -> bool {
+    fn enters(&mut self, close: u8) -> bool {
         self.at += 1;
         let empty = self.peek() == close;
         self.at += usize::from(empty);
@@ -115,14 +143,14 @@ impl<'a, N: Notes<'a>> Walk<'a, N> {
     }
 
     /// After a member or an element: steps over the comma, or over the closing byte and says that it was the last.
-    pub fn more(&mut self, close: u8) -> Result<bool, NotJson> {
+    fn more(&mut self, close: u8) -> Result<bool, NotJson> {
         let next = self.peek();
         self.at += 1;
         if next == b',' || next == close { Ok(next == b',') } else { Err(NotJson) }
     }
 
     /// The name of a member with its quotes, stepping over its colon too.
-    pub fn name(&mut self) -> Result<&'a str, NotJson> {
+    fn name(&mut self) -> Result<&'a str, NotJson> {
         self.peek();
         let start = self.at;
         let end = self.pass_name()?;

@@ -73,7 +73,8 @@ impl Plan {
     pub(super) fn run(&self, text: &str, sink: &mut RecordSink) -> Result<Found, String> {
         let mut run = Run { plan: self, sink, found: Found::default(), slots: Slots::default(), seen: false };
         let mut walk = Walk::new(text);
-        let ran = if self.is_list() { run.list(&mut walk) } else { run.single(&mut walk) };
+        let ran =
+            if self.is_list() { run.document(&self.document, &mut walk) } else { run.single(&mut walk) };
         ran.and_then(|()| Ok(walk.end()?)).map_err(|unfit| unfit.told(text))?;
         if self.is_list() && !run.seen {
             let place = self.spec.collection.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -199,10 +200,6 @@ impl<'a> Run<'_, '_, 'a> {
         self.record(walk)
     }
 
-    fn list(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {
-        self.document(&self.plan.document, walk)
-    }
-
     /// Walks the document to its records and its total.
     fn document(&mut self, node: &Node, walk: &mut Walk<'a>) -> Result<(), Unfit> {
         if node.outputs.contains(&TOTAL) {
@@ -211,27 +208,11 @@ impl<'a> Run<'_, '_, 'a> {
         }
         let is_list = node.outputs.contains(&RECORDS);
         match walk.peek() {
-            b'[' if is_list => return self.records(walk),
-            b'{' if !is_list => {
-                let mut more = walk.enters(b'}');
-                while more {
-                    self.below(node.key(walk.name()?), walk)?;
-                    more = walk.more(b'}')?;
-                }
-            }
-            b'[' => {
-                let mut more = walk.enters(b']');
-                for at in 0usize.. {
-                    if !more {
-                        break;
-                    }
-                    self.below(node.index(at), walk)?;
-                    more = walk.more(b']')?;
-                }
-            }
-            _ => return Err(misplaced(is_list, walk.skip()?)),
+            b'[' if is_list => self.records(walk),
+            b'{' if !is_list => walk.members(|walk, name| self.below(node.key(name), walk)),
+            b'[' => walk.elements(|walk, at| self.below(node.index(at), walk)),
+            _ => Err(misplaced(is_list, walk.skip()?)),
         }
-        Ok(())
     }
 
     fn below(&mut self, node: Option<&Node>, walk: &mut Walk<'a>) -> Result<(), Unfit> {
@@ -245,17 +226,14 @@ impl<'a> Run<'_, '_, 'a> {
         // A key that stands twice in an object: the last one counts, as everywhere in JSON.
         self.sink.restart();
         (self.seen, self.found.records, self.found.cuts) = (true, 0, Cuts::default());
-        let mut more = walk.enters(b']');
-        while more {
-            if self.sink.is_full() || self.sink.passes() {
-                walk.skip()?;
-                self.found.records += 1;
-            } else {
-                self.record(walk)?;
+        walk.elements(|walk, _| {
+            if !self.sink.is_full() && !self.sink.passes() {
+                return self.record(walk);
             }
-            more = walk.more(b']')?;
-        }
-        Ok(())
+            walk.skip()?;
+            self.found.records += 1;
+            Ok(())
+        })
     }
 
     fn record(&mut self, walk: &mut Walk<'a>) -> Result<(), Unfit> {

@@ -144,35 +144,22 @@ impl<'a> Slots<'a> {
 
     fn inside(&mut self, node: &Node, outputs: &[Output], walk: &mut Walk<'a>) -> Result<(), NotJson> {
         match walk.peek() {
-            b'{' => {
-                let mut more = walk.enters(b'}');
-                while more {
-                    match node.key(walk.name()?) {
-                        Some(child) => self.visit(child, outputs, walk)?,
-                        None => walk.skip().map(drop)?,
-                    }
-                    more = walk.more(b'}')?;
-                }
-            }
+            b'{' => walk.members(|walk, name| self.below(node.key(name), outputs, walk)),
             b'[' => {
                 if let Some(each) = &node.each {
                     self.mark(each);
                 }
-                let mut more = walk.enters(b']');
-                for at in 0usize.. {
-                    if !more {
-                        break;
-                    }
-                    match node.index(at) {
-                        Some(child) => self.visit(child, outputs, walk)?,
-                        None => walk.skip().map(drop)?,
-                    }
-                    more = walk.more(b']')?;
-                }
+                walk.elements(|walk, at| self.below(node.index(at), outputs, walk))
             }
-            _ => walk.skip().map(drop)?,
+            _ => walk.skip().map(drop),
         }
-        Ok(())
+    }
+
+    fn below(&mut self, node: Option<&Node>, outputs: &[Output], walk: &mut Walk<'a>) -> Result<(), NotJson> {
+        match node {
+            Some(node) => self.visit(node, outputs, walk),
+            None => walk.skip().map(drop),
+        }
     }
 }
 
