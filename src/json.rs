@@ -5,6 +5,7 @@ mod exact;
 mod shallow;
 pub mod walk;
 
+use std::fmt::{Display, Write as _};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub use exact::{inexact_number, parse_exact, parse_exact_bytes, quote_inexact};
-pub use shallow::Shallow;
+pub use shallow::{Shallow, members, members_of, unescaped};
 
 use crate::limits::JSON_DEPTH_MAX;
 
@@ -126,6 +127,11 @@ pub fn parse_as<'a, T: Deserialize<'a>>(bytes: &'a [u8], max: usize) -> Result<T
         return Err(JsonError::TooLarge { bytes: bytes.len(), max });
     }
     Ok(serde_json::from_slice(bytes)?)
+}
+
+/// Bytes as text, looked at in blocks, and once more for the place of a fault.
+pub fn utf8(bytes: &[u8]) -> Result<&str, std::str::Utf8Error> {
+    simdutf8::basic::from_utf8(bytes).or_else(|_| std::str::from_utf8(bytes))
 }
 
 /// Parses a text that is bounded already into a value of at most [`JSON_DEPTH_MAX`] levels.
@@ -264,6 +270,63 @@ fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
+/// An object as text under construction, member by member, for what is written at every call. Names are the program's
+/// own and need no escaping.
+#[derive(Debug)]
+pub struct ObjectWriter(String);
+
+impl ObjectWriter {
+    /// An empty object with room for `bytes`.
+    pub fn with_capacity(bytes: usize) -> Self {
+        let mut text = String::with_capacity(bytes);
+        text.push('{');
+        Self(text)
+    }
+
+    fn name(&mut self, name: &str) -> &mut String {
+        self.0.push_str(if self.0.len() > 1 { ",\"" } else { "\"" });
+        self.0.push_str(name);
+        self.0.push_str("\":");
+        &mut self.0
+    }
+
+    /// A text.
+    pub fn text(&mut self, name: &str, value: &str) {
+        write_string(value, self.name(name));
+    }
+
+    /// A list of texts.
+    pub fn texts<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
+        let out = self.name(name);
+        out.push('[');
+        for (at, value) in values.enumerate() {
+            if at > 0 {
+                out.push(',');
+            }
+            write_string(value, out);
+        }
+        out.push(']');
+    }
+
+    /// An integer.
+    pub fn number(&mut self, name: &str, value: impl Display) {
+        let out = self.name(name);
+        // A text takes whatever is written.
+        write!(out, "{value}").ok();
+    }
+
+    /// A value that is JSON already.
+    pub fn json(&mut self, name: &str, value: &str) {
+        self.name(name).push_str(value);
+    }
+
+    /// The object.
+    pub fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
 /// A name as a token of a JSON Pointer (RFC 6901 §3).
 pub fn pointer_token(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
@@ -285,6 +348,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_object_is_written_as_the_serializer_writes_it() {
+        let mut out = ObjectWriter::with_capacity(0);
+        assert_eq!(ObjectWriter::with_capacity(9).finish(), "{}");
+        out.texts("none", [].into_iter());
+        out.text("text", "a\"b\n\u{1}");
+        out.texts("texts", ["", "é\\"].into_iter());
+        out.number("number", u64::MAX);
+        out.json("json", "[1.0]");
+        let whole = json!({"none": [], "text": "a\"b\n\u{1}", "texts": ["", "é\\"], "number": u64::MAX, "json": [1.0]});
+        assert_eq!(out.finish(), to_text(&whole));
+    }
 
     #[test]
     fn depth_is_bounded() {

@@ -219,6 +219,15 @@ impl Gateway {
         view.find(tool).map(|(_, tool)| tool.tasks.unwrap_or(TaskSupport::Forbidden))
     }
 
+    /// Whether a tool that this caller may know of is answered with a task only. Every call asks; what its caller sees
+    /// is worked out for such tools only.
+    pub fn requires_task(&self, ctx: &RequestContext, tool: &str) -> bool {
+        let required = Some(TaskSupport::Required);
+        let snapshot = self.snapshot();
+        snapshot.catalog.lookup(tool).is_some_and(|(_, tool)| tool.tasks == required)
+            && self.task_support(ctx, tool) == required
+    }
+
     /// The same where somebody said it.
     pub fn task_said(&self, ctx: &RequestContext, tool: &str) -> Option<TaskSupport> {
         View::of(self, ctx).find(tool).and_then(|(_, tool)| tool.tasks)

@@ -74,7 +74,7 @@ impl Mcp {
         self.entries.write(writer.member("tools"), exchange.revision, &details.tools);
         put_frame(&mut writer, exchange, details.ttl_ms);
         let left_out = (!details.omitted.is_empty()).then(|| json!({ OMITTED: details.omitted }));
-        writer.finish(exchange.revision, left_out, &self.server_info())
+        writer.finish(exchange.revision, left_out.as_ref(), &self.server_info())
     }
 }
 

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::encode::ResultWriter;
+use super::encode::{ResultWriter, ServerInfo};
 use super::envelope::{Params, RequestId};
 use super::error::RpcError;
 use super::revision::Revision;
@@ -39,9 +38,9 @@ impl Questions {
     }
 
     /// Takes an answer of the client. One to a question that nobody asked, or that comes late, is nothing.
-    pub(super) fn answered(&self, id: &RequestId, result: Option<&RawValue>) {
+    pub(super) fn answered(&self, id: &RequestId, result: Option<&str>) {
         let Some(sender) = self.waiting().remove(id.as_str()) else { return };
-        let value = result.and_then(|raw| json::parse(raw.get().as_bytes(), raw.get().len()).ok());
+        let value = result.and_then(|raw| json::parse(raw.as_bytes(), raw.len()).ok());
         // An error in place of a result: the client could not ask.
         sender.send(value.unwrap_or(Value::Null)).ok();
     }
@@ -128,7 +127,7 @@ pub(super) fn input_requests(requests: &[ClientRequest]) -> json::Object {
 }
 
 /// The result `input_required` of the stateless wire.
-pub(super) fn input_required(id: &RequestId, question: &ClientQuestion, server: &Value) -> Bytes {
+pub(super) fn input_required(id: &RequestId, question: &ClientQuestion, server: &ServerInfo) -> Bytes {
     let mut writer = ResultWriter::new(id, 1024);
     writer.put("inputRequests", &input_requests(&question.requests));
     writer.put("requestState", &question.state);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::Asker;
 use super::counters::Counters;
-use super::encode::{ResultWriter, error_response};
+use super::encode::{ResultWriter, ServerInfo, error_response};
 use super::entries::Entries;
 use super::envelope::{Params, RequestId};
 use super::error::RpcError;
@@ -148,8 +148,8 @@ impl Mcp {
     }
 
     /// `serverInfo`.
-    pub(super) fn server_info(&self) -> Value {
-        json!({ "name": &*self.service.name(), "version": env!("CARGO_PKG_VERSION") })
+    pub(super) fn server_info(&self) -> ServerInfo {
+        ServerInfo { name: self.service.name(), version: env!("CARGO_PKG_VERSION") }
     }
 
     /// Answers a request that needs neither a session opened nor a stream.

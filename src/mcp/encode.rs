@@ -1,8 +1,11 @@
 //! Answers as JSON-RPC bytes, in the shape of each revision. Written straight into one buffer: a page of
 //! 200 tools is a copy of prepared slices.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use serde::Serialize;
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -11,7 +14,39 @@ use super::error::RpcError;
 use super::extensions::{Canonical, canonical};
 use super::revision::Revision;
 use crate::call::{ToolError, ToolOutcome, ToolResult};
-use crate::json::{self, JsonText};
+use crate::json::{self, JsonText, Object};
+
+/// The member of `_meta` of every result of the stateless wire that says whose it is.
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// docent as it names itself: in some answers, so it is written only there.
+#[derive(Debug, Serialize)]
+pub(super) struct ServerInfo {
+    /// The name of the settings.
+    pub(super) name: Arc<str>,
+    /// Its version.
+    pub(super) version: &'static str,
+}
+
+/// `_meta` of a result.
+struct Meta<'a> {
+    members: Option<&'a Object>,
+    server: Option<&'a ServerInfo>,
+}
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let own = |name: &str| self.server.is_some() && name == SERVER_INFO;
+        for (name, value) in self.members.into_iter().flatten().filter(|(name, _)| !own(name)) {
+            map.serialize_entry(name, value)?;
+        }
+        if let Some(server) = self.server {
+            map.serialize_entry(SERVER_INFO, server)?;
+        }
+        map.end()
+    }
+}
 
 /// A response under construction: `{"jsonrpc":"2.0","id":…,"result":{…}}`.
 #[derive(Debug)]
@@ -66,7 +101,7 @@ impl ResultWriter {
     }
 
     /// Ends the response. On the stateless wire every result has its type and the server's name.
-    pub(super) fn finish(self, revision: Revision, meta: Option<Value>, server: &Value) -> Bytes {
+    pub(super) fn finish(self, revision: Revision, meta: Option<&Value>, server: &ServerInfo) -> Bytes {
         self.finish_as("complete", revision, meta, server)
     }
 
@@ -75,18 +110,16 @@ impl ResultWriter {
         mut self,
         result_type: &str,
         revision: Revision,
-        meta: Option<Value>,
-        server: &Value,
+        meta: Option<&Value>,
+        server: &ServerInfo,
     ) -> Bytes {
-        let mut meta = meta.filter(Value::is_object);
-        if revision.is_stateless() {
+        let meta = meta.and_then(Value::as_object);
+        let server = revision.is_stateless().then_some(server);
+        if server.is_some() {
             self.put("resultType", result_type);
-            if let Some(members) = meta.get_or_insert_with(|| json!({})).as_object_mut() {
-                members.insert("io.modelcontextprotocol/serverInfo".to_owned(), server.clone());
-            }
         }
-        if let Some(meta) = meta {
-            self.put("_meta", &meta);
+        if meta.is_some() || server.is_some() {
+            self.put("_meta", &Meta { members: meta, server });
         }
         self.buffer.extend_from_slice(b"}}");
         Bytes::from(self.buffer)
@@ -245,7 +278,8 @@ mod tests {
         let mut writer = ResultWriter::new(&id("\"a\""), 100);
         let form = Form { revision, is_canonical: false };
         let meta = tool_outcome(&mut writer, form, "git_log", "c-1", outcome);
-        let bytes = writer.finish(revision, meta, &json!({"name": "docent", "version": "1"}));
+        let bytes =
+            writer.finish(revision, meta.as_ref(), &ServerInfo { name: "docent".into(), version: "1" });
         json::parse(&bytes, 10_000).unwrap()
     }
 

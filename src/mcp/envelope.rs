@@ -10,37 +10,32 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
+use crate::json::walk::{NotJson, Walk};
 use crate::json::{self, JsonError, Object, Shallow};
 use crate::limits::{BATCH_MESSAGES_MAX, RPC_ID_BYTES_MAX};
 
 /// A request id as it stood in the message: `"1"` and `1` stay what they are.
 #[derive(Debug, Clone)]
-pub(super) struct RequestId(Box<RawValue>);
+pub(super) struct RequestId(Box<str>);
 
 impl RequestId {
-    /// An id is a string or an integer, never null (MCP, base protocol).
-    fn read(raw: &RawValue) -> Option<Self> {
-        let text = raw.get();
+    /// From its JSON. An id is a string or an integer, never null (MCP, base protocol).
+    pub(super) fn read(text: &str) -> Option<Self> {
         let integer = || {
             let digits = text.strip_prefix('-').unwrap_or(text);
             !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         };
-        (text.len() <= RPC_ID_BYTES_MAX && (text.starts_with('"') || integer())).then(|| Self(raw.to_owned()))
+        (text.len() <= RPC_ID_BYTES_MAX && (text.starts_with('"') || integer())).then(|| Self(text.into()))
     }
 
     /// The id's JSON.
     pub(super) fn as_str(&self) -> &str {
-        self.0.get()
+        &self.0
     }
 
     /// The id as a value, type preserved.
     pub(super) fn value(&self) -> Value {
-        serde_json::from_str(self.0.get()).unwrap_or(Value::Null)
-    }
-
-    /// The id that a `requestId` parameter names.
-    pub(super) fn from_raw(raw: &RawValue) -> Option<Self> {
-        Self::read(raw)
+        serde_json::from_str(&self.0).unwrap_or(Value::Null)
     }
 }
 
@@ -53,8 +48,8 @@ pub(super) struct Params {
 }
 
 impl Params {
-    fn new(found: &[(Cow<'_, str>, &RawValue)]) -> Self {
-        let room = found.iter().map(|(name, value)| name.len() + value.get().len() + MEMBER_SIGNS).sum();
+    fn new(found: &[(Cow<'_, str>, &str)]) -> Self {
+        let room = found.iter().map(|(name, value)| name.len() + value.len() + MEMBER_SIGNS).sum();
         let mut text = String::with_capacity(room);
         let mut members = Vec::with_capacity(found.len());
         text.push('{');
@@ -65,7 +60,7 @@ impl Params {
             text.push_str(&json::to_text(&**name));
             text.push(':');
             let begin = text.len();
-            text.push_str(value.get());
+            text.push_str(value);
             members.push((Box::from(&**name), begin..text.len()));
         }
         text.push('}');
@@ -159,7 +154,7 @@ pub(super) enum Message {
         /// The request.
         id: RequestId,
         /// Its result; nothing where the client answers with an error.
-        result: Option<Box<RawValue>>,
+        result: Option<Box<str>>,
     },
 }
 
@@ -181,33 +176,116 @@ pub(super) enum Incoming {
     Batch(Vec<Result<Message, Fault>>),
 }
 
-#[derive(Deserialize)]
+/// The members of a message as they stand in it. An id of `null` is kept apart from none: it is a fault, where none
+/// makes a notification.
+#[derive(Debug, Default, PartialEq)]
 struct Envelope<'a> {
-    #[serde(borrow)]
     jsonrpc: Option<Cow<'a, str>>,
-    #[serde(default, borrow, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow)]
+    id: Option<&'a str>,
     method: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    params: Shallow<'a>,
-    #[serde(default, borrow, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
+    params: Given<'a>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
-/// Keeps `null` apart from absence: an id of `null` is a fault, an absent one makes a notification.
+/// `params` as they stand in a message.
+#[derive(Debug, Default, PartialEq)]
+enum Given<'a> {
+    /// Nothing, or `null`.
+    #[default]
+    Nothing,
+    Members(Vec<(Cow<'a, str>, &'a str)>),
+    /// Anything but an object.
+    Wrong,
+}
+
+impl<'a> Given<'a> {
+    /// What a walk stands before, stepping over it.
+    fn walked(walk: &mut Walk<'a>) -> Result<Self, NotJson> {
+        if walk.peek() == b'{' {
+            let members = json::members_of(walk)?;
+            return Ok(Self::Members(
+                members.into_iter().map(|(name, raw)| (Cow::Borrowed(name), raw)).collect(),
+            ));
+        }
+        Ok(if walk.skip()? == "null" { Self::Nothing } else { Self::Wrong })
+    }
+}
+
+impl<'a> Envelope<'a> {
+    /// By a walk. `None` where the parser is to be asked, for the escapes in a name or for its message.
+    fn walked(text: &'a str) -> Option<Self> {
+        let mut walk = Walk::new(text);
+        if walk.peek() != b'{' {
+            return None;
+        }
+        let mut found = Self::default();
+        let (mut jsonrpc, mut method, mut params) = (None, None, None);
+        let read = walk.members(|walk, name| {
+            let member = match json::unescaped(name).ok_or(NotJson)? {
+                "params" => {
+                    let given = Given::walked(walk)?;
+                    return params.replace(given).map_or(Ok(()), |_twice| Err(NotJson));
+                }
+                "jsonrpc" => &mut jsonrpc,
+                "id" => &mut found.id,
+                "method" => &mut method,
+                "result" => &mut found.result,
+                "error" => &mut found.error,
+                _ => return walk.skip().map(drop),
+            };
+            member.replace(walk.skip()?).map_or(Ok(()), |_twice| Err(NotJson))
+        });
+        read.and_then(|()| walk.end()).ok()?;
+        let plain = |raw| Some(Cow::Borrowed(json::unescaped(raw)?));
+        found.jsonrpc = Some(plain(jsonrpc?)?);
+        if let Some(method) = method {
+            found.method = Some(plain(method)?);
+        }
+        found.params = params.unwrap_or_default();
+        Some(found)
+    }
+
+    /// By the parser, of at most `max` bytes.
+    fn parsed(body: &'a [u8], max: usize) -> Result<Self, JsonError> {
+        #[derive(Deserialize)]
+        struct Parsed<'a> {
+            #[serde(borrow)]
+            jsonrpc: Option<Cow<'a, str>>,
+            #[serde(default, borrow, deserialize_with = "present")]
+            id: Option<&'a RawValue>,
+            #[serde(borrow)]
+            method: Option<Cow<'a, str>>,
+            #[serde(default, borrow)]
+            params: Shallow<'a>,
+            #[serde(default, borrow, deserialize_with = "present")]
+            result: Option<&'a RawValue>,
+            #[serde(default, borrow, deserialize_with = "present")]
+            error: Option<&'a RawValue>,
+        }
+        let Parsed { jsonrpc, id, method, params, result, error } = json::parse_as(body, max)?;
+        let [id, result, error] = [id, result, error].map(|raw| raw.map(RawValue::get));
+        let params = match params {
+            Shallow::Null => Given::Nothing,
+            Shallow::Object(members) => {
+                Given::Members(members.into_iter().map(|(name, raw)| (name, raw.get())).collect())
+            }
+            Shallow::List(_) | Shallow::Scalar => Given::Wrong,
+        };
+        Ok(Self { jsonrpc, id, method, params, result, error })
+    }
+}
+
+/// Keeps `null` apart from absence.
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
 
 /// Decodes a body of at most `max` bytes.
 pub(super) fn decode(body: &[u8], max: usize) -> Result<Incoming, Fault> {
-    // The common case in one pass; whatever else it is, is found out below.
-    if let Ok(envelope) = json::parse_as::<Envelope<'_>>(body, max)
-        && body.trim_ascii_start().starts_with(b"{")
-    {
+    // The common case; whatever else it is, is found out below.
+    let walked = json::utf8(body).ok().filter(|text| text.len() <= max).and_then(Envelope::walked);
+    if let Some(envelope) = walked {
         return message(envelope).map(Incoming::One);
     }
     let whole: &RawValue =
@@ -229,7 +307,7 @@ fn one(raw: &RawValue) -> Result<Message, Fault> {
     if !text.starts_with('{') {
         return Err(fault(None, "a message is a JSON object"));
     }
-    let envelope: Envelope<'_> = json::parse_as(text.as_bytes(), text.len()).map_err(|e| Fault {
+    let envelope = Envelope::parsed(text.as_bytes(), text.len()).map_err(|e| Fault {
         id: None,
         error: RpcError::invalid_request(format!("not a JSON-RPC message: {e}")),
     })?;
@@ -249,7 +327,7 @@ fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
     let Some(method) = envelope.method else {
         return match known {
             Some(id) if envelope.result.is_some() != envelope.error.is_some() => {
-                Ok(Message::Response { id, result: envelope.result.map(ToOwned::to_owned) })
+                Ok(Message::Response { id, result: envelope.result.map(Box::from) })
             }
             known => {
                 Err(fault(known, "a message has a `method`, or an `id` with either `result` or `error`"))
@@ -258,9 +336,9 @@ fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
     };
     let params = match &envelope.params {
         // A few clients send `null` where they have no parameters.
-        Shallow::Null => Params::default(),
-        Shallow::Object(members) => Params::new(members),
-        Shallow::List(_) | Shallow::Scalar => return Err(fault(known, "`params` must be an object")),
+        Given::Nothing => Params::default(),
+        Given::Members(members) => Params::new(members),
+        Given::Wrong => return Err(fault(known, "`params` must be an object")),
     };
     match id {
         None => Ok(Message::Notification { method: method.into_owned(), params }),
@@ -273,6 +351,8 @@ fn message(envelope: Envelope<'_>) -> Result<Message, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::error::{INVALID_REQUEST, PARSE_ERROR};
     use super::*;
 
@@ -350,6 +430,32 @@ mod tests {
             assert_eq!(params.as_str(), "{}");
         }
         assert!(!Params::default().repeats() && Params::default().as_str() == "{}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_that_is_walked_is_read_as_the_parser_reads_it(
+            members in prop::collection::vec(prop::sample::select(vec![
+                r#""jsonrpc":"2.0""#, r#""jsonrpc" : "1.0""#, r#""jsonrpc":2"#, r#""json\u0072pc":"2.0""#,
+                r#""id":1"#, r#""id":null"#, r#""id": "\u0041" "#, r#""id":{"a":[1]}"#, r#""method":"ping""#,
+                r#""method":"p\u0069ng""#, r#""method":null"#, r#""method":7"#, r#""params":{}"#, r#""params":null"#,
+                r#""params":{"a":1,"a": [2] ,"é":"x\"y"}"#, r#""params":{"n\u0061me":"t"}"#, r#""params":[1]"#,
+                r#""params":"x""#, r#""params":{"a":tru}"#, r#""result":{}"#, r#""result":null"#,
+                r#""error":{"code":1}"#, r#""other":[{"id":2}]"#, r#""broken"#,
+            ]), 0..6),
+        ) {
+            let text = format!(" {{ {} }} ", members.join(","));
+            if let Some(walked) = Envelope::walked(&text) {
+                prop_assert_eq!(Some(walked), Envelope::parsed(text.as_bytes(), 10_000).ok(), "{}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_most_clients_send_is_walked() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"x\ny"}}}"#;
+        let Some(Envelope { params: Given::Members(members), .. }) = Envelope::walked(text) else { panic!() };
+        assert_eq!(members, [("name".into(), r#""t""#), ("arguments".into(), r#"{"a":"x\ny"}"#)]);
     }
 
     #[test]

@@ -134,7 +134,10 @@ impl HttpRequest<'_> {
 
     /// Whether `Accept` names event streams, not merely anything.
     fn asks_for_events(&self) -> bool {
-        self.headers.list("accept").iter().any(|a| a.to_ascii_lowercase().contains("text/event-stream"))
+        const EVENTS: &str = "text/event-stream";
+        let lines = self.headers.list("accept");
+        let mut ranges = lines.iter().flat_map(|line| line.split(','));
+        ranges.any(|r| r.trim().get(..EVENTS.len()).is_some_and(|named| named.eq_ignore_ascii_case(EVENTS)))
     }
 
     fn names_stateless_version(&self) -> bool {

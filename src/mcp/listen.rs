@@ -127,7 +127,7 @@ impl Mcp {
                     () = exchange.ctx.cancel.cancelled() => return,
                     () = self.drain.cancelled() => {
                         let meta = json!({ SUBSCRIPTION_ID: subscription });
-                        let end = ResultWriter::new(&id, 0).finish(exchange.revision, Some(meta), &self.server_info());
+                        let end = ResultWriter::new(&id, 0).finish(exchange.revision, Some(&meta), &self.server_info());
                         // Nobody listens any more: then nobody misses it either.
                         sender.send(end).await.ok();
                         return;

@@ -7,8 +7,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::Questions;
@@ -171,14 +169,8 @@ impl Running {
 
     /// What a client tells of its requests: a cancellation. What is not known is nothing to fail over.
     pub(super) fn notified(&self, method: &str, params: &Params) {
-        #[derive(Deserialize)]
-        struct Cancelled {
-            #[serde(rename = "requestId")]
-            request: Box<RawValue>,
-        }
         if method == "notifications/cancelled"
-            && let Ok(cancelled) = params.read::<Cancelled>()
-            && let Some(id) = RequestId::from_raw(&cancelled.request)
+            && let Some(id) = params.member("requestId").and_then(RequestId::read)
         {
             self.cancel(id.as_str());
         }

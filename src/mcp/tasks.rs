@@ -103,7 +103,7 @@ impl Mcp {
         let mut writer = ResultWriter::new(id, 1024);
         let form = Form { revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
         let meta = tool_outcome(&mut writer, form, tool, &exchange.ctx.correlation_id, outcome);
-        writer.finish(revision, meta, &self.server_info())
+        writer.finish(revision, meta.as_ref(), &self.server_info())
     }
 
     /// `tasks/get`.

@@ -237,7 +237,7 @@ impl Mcp {
         let form =
             Form { revision: exchange.revision, is_canonical: exchange.ctx.negotiated.is_progressive() };
         let meta = tool_outcome(&mut writer, form, tool, &exchange.ctx.correlation_id, outcome);
-        Answer::Done(writer.finish(exchange.revision, meta, &self.server_info()))
+        Answer::Done(writer.finish(exchange.revision, meta.as_ref(), &self.server_info()))
     }
 }
 

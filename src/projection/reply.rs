@@ -24,7 +24,7 @@ pub(super) fn json_text(reply: &UpstreamReply) -> Result<Cow<'_, str>, String> {
         ReplyBody::Bytes { bytes, .. } if bytes.iter().all(u8::is_ascii_whitespace) => {
             Err("the upstream's answer is empty".to_owned())
         }
-        ReplyBody::Bytes { bytes, media_type } => scan::utf8(bytes)
+        ReplyBody::Bytes { bytes, media_type } => json::utf8(bytes)
             .map(Cow::Borrowed)
             .map_err(|e| format!("the upstream's answer ({media_type}) is not UTF-8: {e}")),
         ReplyBody::Value(value) => Ok(Cow::Owned(json::to_text(value))),

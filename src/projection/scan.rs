@@ -51,14 +51,9 @@ impl Cuts {
     }
 }
 
-/// Bytes as text. Replies are large: they are looked at in blocks, and once more for the place of a fault.
-pub(super) fn utf8(bytes: &[u8]) -> Result<&str, std::str::Utf8Error> {
-    simdutf8::basic::from_utf8(bytes).or_else(|_| std::str::from_utf8(bytes))
-}
-
 /// Checks bytes: UTF-8 and JSON, at parsing speed, without building anything.
 pub(super) fn checked(bytes: &[u8]) -> Result<&str, String> {
-    let text = utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
+    let text = json::utf8(bytes).map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
     valid(text)?;
     Ok(text)
 }

@@ -68,7 +68,7 @@ impl MetaTool {
 
     /// The name on the wire.
     pub fn wire_name(self, server: &str) -> Arc<str> {
-        Arc::from(format!("{server}_{}", self.suffix()))
+        Arc::from([server, "_", self.suffix()].concat())
     }
 
     /// The meta-tool of a wire name.

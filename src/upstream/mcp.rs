@@ -89,7 +89,7 @@ enum Link {
 }
 
 impl Link {
-    async fn request(&self, asked: &Asked<'_>, track: &Track) -> Result<Box<RawValue>, Fault> {
+    async fn request(&self, asked: &Asked<'_>, track: &Track) -> Result<Box<str>, Fault> {
         match self {
             Self::Http(link) => link.request(asked, track).await,
             Self::Stdio(link) => link.request(asked, track).await,
@@ -187,7 +187,7 @@ impl McpUpstream {
     async fn walk(
         &self,
         method: &'static str,
-        page: &mut (dyn FnMut(&RawValue) -> Option<String> + Send),
+        page: &mut (dyn FnMut(&str) -> Option<String> + Send),
     ) -> Walked {
         let mut cursor: Option<String> = None;
         let mut seen = HashSet::new();
@@ -254,7 +254,7 @@ impl McpUpstream {
         asked: &Asked<'_>,
         cancel: &CancellationToken,
         deadline: Instant,
-    ) -> Result<Box<RawValue>, UpstreamError> {
+    ) -> Result<Box<str>, UpstreamError> {
         let track = Track::default();
         let asking = async {
             let _slot = self.slots.acquire().await;
@@ -275,12 +275,12 @@ impl McpUpstream {
     }
 
     /// A `CallToolResult`, its blocks as they came.
-    fn reply(&self, result: &RawValue) -> Result<UpstreamReply, UpstreamError> {
+    fn reply(&self, result: &str) -> Result<UpstreamReply, UpstreamError> {
         let malformed = |why: &str| {
             let message = format!("upstream `{}` answered a result that cannot be read", self.name());
             UpstreamError::new(ErrorSource::Malformed, Retry::Never, message).detail(&why)
         };
-        let raw: RawResult<'_> = serde_json::from_str(result.get()).map_err(|e| malformed(&e.to_string()))?;
+        let raw: RawResult<'_> = serde_json::from_str(result).map_err(|e| malformed(&e.to_string()))?;
         if let Some(kind) = raw.kind.as_str().filter(|k| *k != "complete") {
             let message = format!(
                 "upstream `{}` answered `{kind}`, which asks for more than docent passes on",

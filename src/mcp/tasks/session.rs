@@ -66,26 +66,28 @@ impl Mcp {
                 return Err(RpcError::invalid_params(why));
             }
         }
-        // A tool that is unknown or hidden goes on to the answer of those.
-        let Some(support) = gateway.task_support(&exchange.ctx, &call.tool) else { return Ok(call) };
-        match (wanted.is_some(), support) {
-            (true, TaskSupport::Forbidden) => {
+        if wanted.is_none() {
+            if !gateway.requires_task(&exchange.ctx, &call.tool) {
+                return Ok(call);
+            }
+            let server = self.service.name();
+            let why = format!(
+                "this tool is answered with a task only: call it with `params.task`, or run it with {server}_run_tool"
+            );
+            return Err(RpcError::new(METHOD_NOT_FOUND, why));
+        }
+        match gateway.task_support(&exchange.ctx, &call.tool) {
+            Some(TaskSupport::Forbidden) => {
                 let why = "this tool is not answered with a task: call it without `params.task`";
                 Err(RpcError::new(METHOD_NOT_FOUND, why))
             }
-            (false, TaskSupport::Required) => {
-                let server = self.service.name();
-                let why = format!(
-                    "this tool is answered with a task only: call it with `params.task`, or run it with {server}_run_tool"
-                );
-                Err(RpcError::new(METHOD_NOT_FOUND, why))
-            }
-            (false, _) => Ok(call),
-            (true, _) => {
+            Some(TaskSupport::Optional | TaskSupport::Required) => {
                 exchange.ctx.negotiated.tasks = true;
                 call.wait = Duration::ZERO;
                 Ok(call)
             }
+            // A tool that is unknown or hidden goes on to the answer of those.
+            None => Ok(call),
         }
     }
 
@@ -110,7 +112,7 @@ impl Mcp {
         put_task(&mut task, &begun, Revision::V2025_11_25);
         let mut writer = ResultWriter::new(id, 512);
         writer.member("task").extend_from_slice(&task.object());
-        writer.finish(Revision::V2025_11_25, Some(related(&job.id)), &self.server_info())
+        writer.finish(Revision::V2025_11_25, Some(&related(&job.id)), &self.server_info())
     }
 
     /// `tasks/cancel`: what has ended cannot be ended.
@@ -187,7 +189,7 @@ impl Mcp {
         if let (Some(members), Value::Object(own)) = (meta.as_object_mut(), related(&job.id)) {
             members.extend(own);
         }
-        Answer::Done(writer.finish(exchange.revision, Some(meta), &self.server_info()))
+        Answer::Done(writer.finish(exchange.revision, Some(&meta), &self.server_info()))
     }
 }
 

@@ -9,8 +9,6 @@ use super::{NAMES, PREFIXES, SPACES_MAX, is_token};
 
 /// Characters of the shortest token that names itself: `AKIA` or `ASIA` and 16 more. A test holds it to [`PREFIXES`].
 const TOKEN_LEAST: usize = 20;
-/// A run of [`TOKEN_LEAST`] bytes holds one block of this size whole, wherever it begins.
-const BLOCK: usize = TOKEN_LEAST.div_ceil(2);
 
 static PRIVATE_KEY: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("-----BEGIN "));
 static BEARER: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("earer "));
@@ -71,23 +69,23 @@ fn ends_with_name(text: &[u8], name: &[u8]) -> bool {
     from.and_then(|from| text.get(from..)).is_some_and(|end| end.eq_ignore_ascii_case(name))
 }
 
-/// A word of a token's length in which one of the known prefixes begins.
+/// A word of a token's length in which one of the known prefixes begins. Texts of shorter words are looked at from the
+/// end of each window that a token would fill, so that most of their bytes are not looked at at all.
 fn has_token(bytes: &[u8]) -> bool {
     let classes = &*IN_TOKEN;
     let in_token = |b: &u8| classes.get(usize::from(*b)).copied().unwrap_or_default();
-    let mut seen = 0;
-    for (number, block) in bytes.chunks_exact(BLOCK).enumerate() {
-        let at = number * BLOCK;
-        if at < seen || !block.iter().all(in_token) {
+    // A run begins here, if one does.
+    let mut from = 0;
+    while let Some((window, rest)) = bytes.get(from..).and_then(|rest| rest.split_at_checked(TOKEN_LEAST)) {
+        if let Some(gap) = window.iter().rposition(|b| !in_token(b)) {
+            from += gap + 1;
             continue;
         }
-        let (before, rest) = bytes.split_at(at);
-        let begin = at - before.iter().rev().take_while(|b| in_token(b)).count();
-        seen = at + rest.iter().take_while(|b| in_token(b)).count();
-        let run = bytes.get(begin..seen).unwrap_or_default();
-        if run.len() >= TOKEN_LEAST && run.split(|b| *b == b'.').any(begins_token) {
+        let end = from + TOKEN_LEAST + rest.iter().take_while(|b| in_token(b)).count();
+        if bytes.get(from..end).unwrap_or_default().split(|b| *b == b'.').any(begins_token) {
             return true;
         }
+        from = end + 1;
     }
     false
 }

@@ -10,7 +10,6 @@ use futures_util::future::BoxFuture;
 use http_body_util::Full;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
-use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
 use super::conn::{Exchange, Pool, SendFault};
@@ -19,6 +18,7 @@ use super::signals::Signals;
 use super::sse::Events;
 use super::{Asked, Track};
 use crate::clock::Clock;
+use crate::json;
 use crate::limits;
 use crate::upstream::config::{Era, HttpTarget, UpstreamConfig};
 use crate::upstream::http::Credentials;
@@ -28,6 +28,8 @@ use crate::upstream::{ErrorSource, ProgressSink, Retry, UpstreamError};
 const PROBE: Duration = Duration::from_secs(5);
 /// Bytes of a handshake's answer.
 const HANDSHAKE_BYTES: usize = 1024 * 1024;
+/// Headers of a request, those that hyper adds included. More only take longer.
+const HEADERS: usize = 12;
 /// The pause before a lost event stream is opened again; it doubles up to 64 times.
 const LISTEN_PAUSE: Duration = Duration::from_secs(2);
 /// Several resources that begin to be watched are one new stream.
@@ -75,7 +77,8 @@ impl HttpLink {
     ) -> Result<Self, String> {
         let url = target.base_url.clone();
         let pool = Pool::new(&url, config.concurrency, clock.clone())?;
-        let mut plain = HeaderMap::new();
+        // With room for what hyper adds: the copy of a call need not grow.
+        let mut plain = HeaderMap::with_capacity(HEADERS);
         for (name, value) in &target.headers {
             let (name, value) = crate::upstream::http::header(name, value.expose(), true)?;
             plain.insert(name, value);
@@ -108,7 +111,7 @@ impl HttpLink {
         self: &Arc<Self>,
         asked: &Asked<'_>,
         track: &Track,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         let (mut renewed, mut reopened) = (false, false);
         loop {
             let session = self.session().await?;
@@ -311,7 +314,7 @@ impl HttpLink {
         id: u64,
         asked: &Asked<'_>,
         session: &Session,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         let mut found = self.read(exchange, id, asked.max, asked.progress, Some(session)).await;
         if let Err(Fault::Upstream(e)) = &mut found
             && e.retry == Retry::Unknown
@@ -330,17 +333,16 @@ impl HttpLink {
         max: usize,
         progress: Option<&ProgressSink>,
         session: Option<&Session>,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         let status = exchange.status();
-        let content_type = exchange.header("content-type").unwrap_or_default().to_ascii_lowercase();
         let broken =
             |why: &str| UpstreamError::lost(&self.upstream, "broke off its answer", false).detail(&why);
-        if content_type.starts_with("text/event-stream") {
+        if is_events(exchange.header("content-type")) {
             return Box::pin(self.events(exchange, id, max, progress, session)).await;
         }
         let bytes = exchange.read(max).await.map_err(|e| broken(&e))?;
         let bytes = bytes.ok_or_else(|| UpstreamError::too_large(&self.upstream, max))?;
-        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let text = json::utf8(&bytes).unwrap_or_default();
         let messages = Message::all(text);
         if let Some(own) = messages.iter().find(|m| m.answers() == Some(id)) {
             return own.outcome().map_err(Fault::Rpc);
@@ -366,7 +368,7 @@ impl HttpLink {
         max: usize,
         progress: Option<&ProgressSink>,
         session: Option<&Session>,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         let too_large = || UpstreamError::too_large(&self.upstream, max);
         let mut events = Events::new(max);
         let mut total = 0usize;
@@ -406,7 +408,7 @@ impl HttpLink {
             _ if self.signals.note(message) => {}
             Some("notifications/progress") => {
                 if let (Some(sink), Some(params)) = (progress, message.params)
-                    && let Ok(step) = serde_json::from_str::<Progress<'_>>(params.get())
+                    && let Ok(step) = serde_json::from_str::<Progress<'_>>(params)
                     && step.token.get().trim_matches('"').parse() == Ok(id)
                 {
                     sink.report(step.done, step.total, step.message.as_deref());
@@ -415,6 +417,12 @@ impl HttpLink {
             _ => {}
         }
     }
+}
+
+/// Whether a `Content-Type` is that of an event stream; its case says nothing (RFC 9110 §8.3.1).
+fn is_events(content_type: Option<&str>) -> bool {
+    const EVENTS: &str = "text/event-stream";
+    content_type.and_then(|t| t.get(..EVENTS.len())).is_some_and(|t| t.eq_ignore_ascii_case(EVENTS))
 }
 
 /// Path and query, as a request line has them.
@@ -489,7 +497,7 @@ impl HttpLink {
     fn watch_again(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             for uri in self.signals.watched() {
-                let params = format!("\"uri\":{}", crate::json::to_text(&uri));
+                let params = format!("\"uri\":{}", json::to_text(&uri));
                 let (method, max) = ("resources/subscribe", HANDSHAKE_BYTES);
                 let out = Outgoing { method, params: &params, name: None, progress: false };
                 let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
@@ -516,7 +524,7 @@ impl HttpLink {
             let request = self.build(Method::GET, headers, String::new()).await?;
             self.pool.send(request).await.map_err(|f| self.fault(f, true))?
         };
-        let streams = exchange.header("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
+        let streams = is_events(exchange.header("content-type"));
         if exchange.status() != 200 || !streams {
             return Ok(Listened::Nothing);
         }

@@ -89,9 +89,9 @@ impl<'a> Collector<'a> {
     }
 
     /// Takes one page; gives the cursor of the next. An empty cursor is a cursor.
-    pub(super) fn page(&mut self, result: &RawValue) -> Option<String> {
-        self.bytes += result.get().len();
-        let page: Page<'_> = match serde_json::from_str(result.get()) {
+    pub(super) fn page(&mut self, result: &str) -> Option<String> {
+        self.bytes += result.len();
+        let page: Page<'_> = match serde_json::from_str(result) {
             Ok(page) => page,
             Err(e) => {
                 self.broke_off(format!("a page of its tools is not readable: {e}"));

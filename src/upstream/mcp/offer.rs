@@ -76,14 +76,14 @@ fn prompt(value: &Value) -> Result<PromptEntry, &'static str> {
 }
 
 /// A page of a list: its members and the cursor of the next.
-fn page(result: &RawValue, member: &str) -> Option<(Vec<Value>, Option<String>)> {
+fn page(result: &str, member: &str) -> Option<(Vec<Value>, Option<String>)> {
     #[derive(Deserialize)]
     struct Next {
         #[serde(rename = "nextCursor")]
         next: Option<String>,
     }
-    let mut value: Value = json::parse(result.get().as_bytes(), limits::DISCOVERY_PAGE_BYTES_MAX).ok()?;
-    let next = serde_json::from_str::<Next>(result.get()).ok().and_then(|n| n.next);
+    let mut value: Value = json::parse(result.as_bytes(), limits::DISCOVERY_PAGE_BYTES_MAX).ok()?;
+    let next = serde_json::from_str::<Next>(result).ok().and_then(|n| n.next);
     match value.get_mut(member).map(Value::take) {
         Some(Value::Array(items)) => Some((items, next)),
         _ => None,
@@ -177,7 +177,8 @@ impl McpUpstream {
         let asked = Asked { out, headers: Vec::new(), max, progress: None, read_only: true };
         let answer = self.exchange(&asked, &call.cancel, call.deadline).await;
         self.note(answer.as_ref().err());
-        answer
+        // It was read as JSON before.
+        Ok(RawValue::from_string(answer?.into()).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
     /// Begins or ends watching a resource. Nothing waits for it: watching is a help, reading is what counts.

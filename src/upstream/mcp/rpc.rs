@@ -17,19 +17,14 @@ pub(super) const STATELESS_VERSION: &str = "2026-07-28";
 /// Characters of an upstream's error message that are shown.
 const MESSAGE_BYTES: usize = 1024;
 
-/// One message of the other side.
-#[derive(Debug, Deserialize)]
+/// One message of the other side, its members as they stand in it; one that is `null` is as one that is not there.
+#[derive(Debug, Default)]
 pub(super) struct Message<'a> {
-    #[serde(borrow, default)]
-    pub(super) id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    pub(super) id: Option<&'a str>,
     pub(super) method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    pub(super) params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) error: Option<&'a RawValue>,
+    pub(super) params: Option<&'a str>,
+    pub(super) result: Option<&'a str>,
+    pub(super) error: Option<&'a str>,
 }
 
 /// An error that the other side answered.
@@ -82,9 +77,63 @@ impl Message<'_> {
     pub(super) fn all(text: &str) -> Vec<Message<'_>> {
         if text.trim_ascii_start().starts_with('[') {
             let parts: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-            return parts.iter().filter_map(|p| serde_json::from_str(p.get()).ok()).collect();
+            return parts.iter().filter_map(|p| Message::read(p.get())).collect();
         }
-        serde_json::from_str(text).into_iter().collect()
+        Message::read(text).into_iter().collect()
+    }
+
+    /// By a walk, which is all that most messages take; what it does not take for one is read by the parser.
+    fn read(text: &str) -> Option<Message<'_>> {
+        let walked = json::members(text).and_then(|members| Message::of(&members));
+        walked.or_else(|| Message::parsed(text))
+    }
+
+    /// `None` where a member repeats, or the method is no plain text.
+    fn of<'a>(members: &[(&str, &'a str)]) -> Option<Message<'a>> {
+        let (mut message, mut method) = (Message::default(), None);
+        for (name, value) in members {
+            let member = match *name {
+                "id" => &mut message.id,
+                "method" => &mut method,
+                "params" => &mut message.params,
+                "result" => &mut message.result,
+                "error" => &mut message.error,
+                _ => continue,
+            };
+            if member.replace(*value).is_some() {
+                return None;
+            }
+        }
+        for member in
+            [&mut message.id, &mut method, &mut message.params, &mut message.result, &mut message.error]
+        {
+            *member = member.filter(|value| *value != "null");
+        }
+        if let Some(method) = method {
+            message.method = Some(Cow::Borrowed(json::unescaped(method)?));
+        }
+        Some(message)
+    }
+
+    fn parsed(text: &str) -> Option<Message<'_>> {
+        #[derive(Deserialize)]
+        struct Parsed<'a> {
+            #[serde(borrow, default)]
+            id: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            method: Option<Cow<'a, str>>,
+            #[serde(borrow, default)]
+            params: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            result: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            error: Option<&'a RawValue>,
+        }
+        // A list would do as a struct, but it names nothing.
+        let object = text.trim_ascii_start().starts_with('{').then_some(text)?;
+        let Parsed { id, method, params, result, error } = serde_json::from_str(object).ok()?;
+        let [id, params, result, error] = [id, params, result, error].map(|raw| raw.map(RawValue::get));
+        Some(Message { id, method, params, result, error })
     }
 
     /// The number of the request that this answers.
@@ -92,15 +141,15 @@ impl Message<'_> {
         if self.method.is_some() {
             return None;
         }
-        self.id?.get().trim_matches('"').parse().ok()
+        self.id?.trim_matches('"').parse().ok()
     }
 
     /// The result or the error of an answer.
-    pub(super) fn outcome(&self) -> Result<Box<RawValue>, RpcError> {
+    pub(super) fn outcome(&self) -> Result<Box<str>, RpcError> {
         if let Some(error) = self.error {
             return Err(RpcError::read(error));
         }
-        Ok(self.result.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned))
+        Ok(self.result.unwrap_or("null").into())
     }
 
     /// The answer to a request of the other side: `ping` is answered, the rest is not offered.
@@ -117,8 +166,8 @@ impl Message<'_> {
 
 impl RpcError {
     /// Takes any shape that an error comes in.
-    pub(super) fn read(raw: &RawValue) -> Self {
-        let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+    pub(super) fn read(raw: &str) -> Self {
+        let value: Value = serde_json::from_str(raw).unwrap_or_default();
         let message = value.get("message").and_then(Value::as_str).or_else(|| value.as_str());
         Self {
             code: value.get("code").and_then(Value::as_i64).unwrap_or(-32603),
@@ -229,8 +278,8 @@ pub(super) struct ServerFacts {
 
 impl ServerFacts {
     /// From the result of `initialize` or `server/discover`.
-    pub(super) fn read(result: &RawValue, version: Option<&str>) -> Self {
-        let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    pub(super) fn read(result: &str, version: Option<&str>) -> Self {
+        let value: Value = serde_json::from_str(result).unwrap_or_default();
         let capability = |name: &str| value.get("capabilities")?.get(name).filter(|c| !c.is_null());
         let tells =
             |name: &str, what: &str| capability(name).and_then(|c| c.get(what)) == Some(&Value::Bool(true));
@@ -250,8 +299,8 @@ impl ServerFacts {
 }
 
 /// Whether a `server/discover` result offers the stateless revision.
-pub(super) fn offers_stateless(result: &RawValue) -> bool {
-    let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
+pub(super) fn offers_stateless(result: &str) -> bool {
+    let value: Value = serde_json::from_str(result).unwrap_or_default();
     let versions = value.get("supportedVersions").and_then(Value::as_array);
     versions.is_some_and(|v| v.iter().any(|v| v.as_str() == Some(STATELESS_VERSION)))
 }
@@ -274,6 +323,25 @@ mod tests {
         let first: Value = serde_json::from_str(&format!("{{{}}}", initialize_params())).unwrap();
         assert_eq!(first["clientInfo"]["name"], "docent");
         assert!(serde_json::from_str::<Value>(&cancelled(3)).is_ok());
+    }
+
+    #[test]
+    fn a_message_is_read_however_it_is_written() {
+        let read = |text: &str| Message::all(text).first().map(|m| (m.answers(), m.outcome().ok()));
+        let whole = Some((Some(4), Some(r#"{"a": [1]}"#.into())));
+        for text in [
+            r#"{"jsonrpc":"2.0","id":4,"result":{"a": [1]}}"#,
+            r#" { "r\u0065sult" : {"a": [1]} , "id" : "4" , "other" : null, "error":null } "#,
+            r#"[{"id":4,"method":null,"result":{"a": [1]}}]"#,
+        ] {
+            assert_eq!(read(text), whole, "{text}");
+        }
+        assert_eq!(read(r#"{"id":4,"result":null}"#), Some((Some(4), Some("null".into()))));
+        assert_eq!(read(r#"{"id":null,"meth\u006fd":"p\u0069ng"}"#), Some((None, Some("null".into()))));
+        assert_eq!(Message::all(r#"{"id":1,"method":"p\u0069ng"}"#)[0].method.as_deref(), Some("ping"));
+        for none in [r#"{"id":4,"id":5,"result":{}}"#, r#"{"id":4,"method":7}"#, r#"{"id":4"#, "[[4]]", "7"] {
+            assert_eq!(read(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Signals {
                 | "notifications/prompts/list_changed",
             ) => self.mark_changed(),
             Some("notifications/resources/updated") => {
-                let updated = message.params.and_then(|p| serde_json::from_str::<Updated>(p.get()).ok());
+                let updated = message.params.and_then(|p| serde_json::from_str::<Updated>(p).ok());
                 let Some(Updated { uri }) = updated else { return true };
                 // A server may tell of a part of what is watched; whoever watches the whole wants to know.
                 let whole = self.watched_set().keys().rfind(|w| uri.starts_with(&***w)).cloned();

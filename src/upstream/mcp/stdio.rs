@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use serde_json::value::RawValue;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::rpc::{self, Fault, Outgoing, ServerFacts};
@@ -91,7 +90,7 @@ impl StdioLink {
         self: &Arc<Self>,
         asked: &Asked<'_>,
         track: &Track,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         let child = self.child().await?;
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         track.begin(id, true);

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +33,7 @@ pub(super) struct Agreed {
 }
 
 struct Waiter {
-    answer: oneshot::Sender<Result<Box<RawValue>, Fault>>,
+    answer: oneshot::Sender<Result<Box<str>, Fault>>,
     progress: Option<ProgressSink>,
     max: usize,
     read_only: bool,
@@ -131,7 +130,7 @@ impl Child {
         max: usize,
         progress: Option<ProgressSink>,
         read_only: bool,
-    ) -> Result<Box<RawValue>, Fault> {
+    ) -> Result<Box<str>, Fault> {
         self.touch();
         let (answer, answered) = oneshot::channel();
         self.waiting().insert(id, Waiter { answer, progress, max, read_only });
@@ -181,8 +180,7 @@ impl Child {
     }
 
     fn progress(&self, message: &Message<'_>) {
-        let Some(step) = message.params.and_then(|p| serde_json::from_str::<Progress<'_>>(p.get()).ok())
-        else {
+        let Some(step) = message.params.and_then(|p| serde_json::from_str::<Progress<'_>>(p).ok()) else {
             return;
         };
         let id = step.token.get().trim_matches('"').parse::<u64>().unwrap_or(0);
