@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::settings::ArgumentDetail;
 use crate::id::{Generation, Scope};
-use crate::json::{self, Object};
+use crate::json::{self, Object, ObjectWriter};
 use crate::policy::{Principal, RuleRef};
 
 /// Names of arguments recorded of one call: a tool with more is told by the first.
@@ -16,12 +14,14 @@ const NAMES_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 64;
 /// Bytes of arguments whose values are recorded, where the settings ask for values; larger ones are summarised.
 const VALUES_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a usual record, and of the part of it that tells of arguments: room taken at once.
+const BODY_BYTES: usize = 640;
+const SUMMARY_BYTES: usize = 128;
 /// Hexadecimal digits of the hash of arguments: 64 bits tell equal calls of one log apart.
 const DIGEST_DIGITS: usize = 16;
 
 /// The way by which a call came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Via {
     /// `tools/call` of the tool itself.
     #[default]
@@ -34,9 +34,20 @@ pub enum Via {
     Script,
 }
 
+impl Via {
+    /// Its word in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Run => "run",
+            Self::RunReadonly => "run_readonly",
+            Self::Script => "script",
+        }
+    }
+}
+
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With a result.
     Ok,
@@ -48,9 +59,20 @@ pub enum Outcome {
     Pending,
 }
 
+impl Outcome {
+    /// Its word in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Refused => "refused",
+            Self::Pending => "pending",
+        }
+    }
+}
+
 /// What the replay cache had to do with a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dedup {
     /// An earlier result was given again; the upstream was not asked.
     Replayed,
@@ -60,19 +82,27 @@ pub enum Dedup {
     Collision,
 }
 
+impl Dedup {
+    /// Its word in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Replayed => "replayed",
+            Self::Joined => "joined",
+            Self::Collision => "collision",
+        }
+    }
+}
+
 /// What is recorded of a call's arguments.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ArgumentSummary {
     /// Bytes of the compact JSON.
     pub bytes: usize,
     /// A keyed hash: equal arguments have equal ones, and nobody without the key can try values.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Names of the top-level arguments, cut after 32.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// The values, only where the settings ask for them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Object>,
 }
 
@@ -91,6 +121,22 @@ impl ArgumentSummary {
             names: names.collect(),
             values: keep.then(|| arguments.clone()),
         }
+    }
+
+    /// The member of a record; what is empty is left out.
+    fn json(&self) -> String {
+        let mut out = ObjectWriter::with_capacity(SUMMARY_BYTES);
+        out.number("bytes", self.bytes);
+        if !self.digest.is_empty() {
+            out.text("digest", &self.digest);
+        }
+        if !self.names.is_empty() {
+            out.texts("names", self.names.iter().map(String::as_str));
+        }
+        if let Some(values) = &self.values {
+            out.json("values", &json::object_text(values));
+        }
+        out.finish()
     }
 }
 
@@ -134,68 +180,46 @@ pub struct CallEntry {
 }
 
 impl CallEntry {
-    /// The members of the record, after `seq`, `at` and `kind`, as a JSON object. Written without a value in
-    /// between: it is the larger part of what a record costs.
+    /// The members of the record, after `seq`, `at` and `kind`, as a JSON object. Written member by member: it is the
+    /// larger part of what a record costs.
     pub(super) fn body(&self) -> String {
         let who = &self.who;
-        json::to_text(&Body {
-            request: &self.request,
-            caller: &who.subject,
-            scopes: who.scopes.iter().map(Scope::as_str).collect(),
-            tool: json::cut(&self.tool, 2 * NAME_BYTES_MAX),
-            via: self.via,
-            decision: self.decision,
-            rule: self.rule.to_string(),
-            generation: self.generation.0,
-            arguments: &self.arguments,
-            outcome: self.outcome,
-            duration_us: u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX),
-            bytes_in: self.bytes_in,
-            bytes_out: self.bytes_out,
-            agent: who.agent.as_ref().map(crate::id::AgentId::as_str),
-            tier: who.tier.as_deref(),
-            client: who.client.name.as_deref(),
-            upstream: self.upstream.as_deref(),
-            code: (!self.code.is_empty()).then_some(self.code),
-            omitted: (self.omitted > 0).then_some(self.omitted),
-            dedup: self.dedup,
-            job: self.job.as_deref(),
-        })
+        let mut out = ObjectWriter::with_capacity(BODY_BYTES);
+        out.text("request", &self.request);
+        out.text("caller", &who.subject);
+        out.texts("scopes", who.scopes.iter().map(Scope::as_str));
+        out.text("tool", json::cut(&self.tool, 2 * NAME_BYTES_MAX));
+        out.text("via", self.via.word());
+        out.text("decision", self.decision);
+        out.text("rule", &self.rule.to_string());
+        out.number("generation", self.generation.0);
+        out.json("arguments", &self.arguments.json());
+        out.text("outcome", self.outcome.word());
+        out.number("duration_us", self.duration.as_micros());
+        out.number("bytes_in", self.bytes_in);
+        out.number("bytes_out", self.bytes_out);
+        let named = [
+            ("agent", who.agent.as_ref().map(crate::id::AgentId::as_str)),
+            ("tier", who.tier.as_deref()),
+            ("client", who.client.name.as_deref()),
+            ("upstream", self.upstream.as_deref()),
+            ("code", Some(self.code).filter(|code| !code.is_empty())),
+        ];
+        for (name, value) in named {
+            if let Some(value) = value {
+                out.text(name, value);
+            }
+        }
+        if self.omitted > 0 {
+            out.number("omitted", self.omitted);
+        }
+        for (name, value) in [("dedup", self.dedup.map(Dedup::word)), ("job", self.job.as_deref())] {
+            if let Some(value) = value {
+                out.text(name, value);
+            }
+        }
+        out.finish()
     }
-}
-
-/// The record of a call as it stands in the log.
-#[derive(Serialize)]
-struct Body<'a> {
-    request: &'a str,
-    caller: &'a str,
-    scopes: Vec<&'a str>,
-    tool: &'a str,
-    via: Via,
-    decision: &'a str,
-    rule: String,
-    generation: u64,
-    arguments: &'a ArgumentSummary,
-    outcome: Outcome,
-    duration_us: u64,
-    bytes_in: usize,
-    bytes_out: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    omitted: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dedup: Option<Dedup>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<&'a str>,
 }
 
 #[cfg(test)]
@@ -212,14 +236,55 @@ mod tests {
         let summary = of(ArgumentDetail::Summary);
         assert_eq!((summary.bytes, summary.names.as_slice()), (28, &["path".to_owned(), "n".to_owned()][..]));
         assert_eq!(summary.digest.len(), DIGEST_DIGITS);
-        assert!(!json::to_text(&summary).contains("secret"));
+        assert_eq!(
+            summary.json(),
+            format!(r#"{{"bytes":28,"digest":"{}","names":["path","n"]}}"#, summary.digest)
+        );
         assert_eq!(of(ArgumentDetail::None), ArgumentSummary::default());
+        assert_eq!(ArgumentSummary::default().json(), r#"{"bytes":0}"#);
+        assert!(of(ArgumentDetail::Values).json().ends_with(r#","values":{"path":"/etc/secret","n":1}}"#));
         assert_eq!(of(ArgumentDetail::Values).values.unwrap(), arguments);
         assert_ne!(
             ArgumentSummary::of(&arguments, &text, &[8; 32], ArgumentDetail::Summary).digest,
             summary.digest,
             "another key, another hash"
         );
+    }
+
+    #[test]
+    fn a_record_tells_what_there_is_and_leaves_out_what_there_is_not() {
+        let mut entry = super::super::tests::entry("a.\"b\"");
+        let told = |entry: &CallEntry| serde_json::from_str::<Value>(&entry.body()).unwrap();
+        let usual = json!({
+            "request": "r-1", "caller": "alice", "scopes": [], "tool": "a.\"b\"", "via": "direct", "decision": "permit",
+            "rule": "policies/a.rhai:3", "generation": 1, "arguments": {"bytes": 0}, "outcome": "ok",
+            "duration_us": 5_000, "bytes_in": 10, "bytes_out": 20, "upstream": "a",
+        });
+        assert_eq!(told(&entry), usual);
+        let who = Principal {
+            scopes: [Scope::parse("s:1").unwrap(), Scope::parse("s:2").unwrap()].into_iter().collect(),
+            tier: Some("pro".into()),
+            client: crate::policy::ClientFacts { name: Some("c\n".into()), version: None },
+            ..Principal::clone(&entry.who)
+        };
+        (entry.who, entry.via, entry.outcome) = (Arc::new(who), Via::RunReadonly, Outcome::Error);
+        (entry.code, entry.omitted, entry.upstream) = ("TIMEOUT", 2, None);
+        (entry.dedup, entry.job) = (Some(Dedup::Joined), Some("j_1".into()));
+        let told = told(&entry);
+        for (name, value) in [
+            ("scopes", json!(["s:1", "s:2"])),
+            ("tier", json!("pro")),
+            ("client", json!("c\n")),
+            ("via", json!("run_readonly")),
+            ("outcome", json!("error")),
+            ("code", json!("TIMEOUT")),
+            ("omitted", json!(2)),
+            ("dedup", json!("joined")),
+            ("job", json!("j_1")),
+            ("upstream", Value::Null),
+        ] {
+            assert_eq!(told[name], value, "{name}");
+        }
     }
 
     #[test]

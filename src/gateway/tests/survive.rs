@@ -358,7 +358,7 @@ async fn progress_of_a_call_is_told_to_everyone_who_waits_with_a_token() {
 
 #[test]
 fn what_a_record_says_of_a_repeat_is_one_word() {
-    let words = [Dedup::Replayed, Dedup::Joined, Dedup::Collision].map(|d| serde_json::to_value(d).unwrap());
+    let words = [Dedup::Replayed, Dedup::Joined, Dedup::Collision].map(Dedup::word);
     assert_eq!(words, [json!("replayed"), json!("joined"), json!("collision")]);
 }
 
