@@ -209,8 +209,14 @@ fn benches(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("list_first_page_warm", size), |b| {
             b.iter(|| gateway.list_tools(&ctx, None).unwrap());
         });
-        let reader =
-            gateway.snapshot().catalog.tools().iter().find(|t| t.annotations.is_read_only()).unwrap().clone();
+        let reader = gateway
+            .snapshot()
+            .catalog
+            .tools()
+            .iter()
+            .find(|t| t.annotations.is_read_only())
+            .map(Arc::clone)
+            .unwrap();
         let own = |b: &mut criterion::Bencher<'_>, tool: &str, arguments: Value| {
             b.iter_batched(
                 || call(tool, &arguments),

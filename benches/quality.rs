@@ -259,7 +259,7 @@ fn text_core(catalog: &Catalog, core: &ToolSet) -> Catalog {
 /// visible, with a tenth, and explained.
 fn latency(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) {
     let mut small = CatalogBuilder::new(Vec::new());
-    catalog.tools().iter().step_by(10).for_each(|tool| small.push(tool.clone()));
+    catalog.tools().iter().step_by(10).for_each(|tool| small.push(Tool::clone(tool)));
     let small = small.build(&mut Diagnostics::default());
     let before = times(&small, ranking, judgements);
     let after = times(catalog, ranking, judgements);
@@ -295,7 +295,7 @@ fn times(catalog: &Catalog, ranking: &Ranking, judgements: &[Judgement]) -> Vec<
     });
     let mut changed = CatalogBuilder::new(Vec::new());
     for (no, tool) in catalog.tools().iter().enumerate() {
-        let mut tool = tool.clone();
+        let mut tool = Tool::clone(tool);
         if no == catalog.len() / 2 {
             tool.description = "Polishes brass doorknobs.".into();
         }

@@ -8,6 +8,7 @@ mod replay;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use moka::sync::Cache;
 
 use crate::id::Generation;
@@ -23,11 +24,22 @@ const CLASS_IDLE: Duration = Duration::from_mins(10);
 pub type ClassDigest = [u8; 32];
 
 /// One value per class of callers and generation, made on first use by one caller while its twins wait.
-pub struct ClassCache<V>(Cache<(Generation, ClassDigest), Arc<V>>);
+pub struct ClassCache<V> {
+    kept: Cache<(Generation, ClassDigest), Arc<V>>,
+    /// The first class of the newest generation, once more: most servers have one, and to look a value up in `kept`
+    /// writes to what all threads share.
+    first: ArcSwapOption<First<V>>,
+}
+
+struct First<V> {
+    of: (Generation, ClassDigest),
+    value: Arc<V>,
+}
 
 impl<V: Send + Sync + 'static> Default for ClassCache<V> {
     fn default() -> Self {
-        Self(Cache::builder().max_capacity(CLASSES_MAX).time_to_idle(CLASS_IDLE).build())
+        let kept = Cache::builder().max_capacity(CLASSES_MAX).time_to_idle(CLASS_IDLE).build();
+        Self { kept, first: ArcSwapOption::empty() }
     }
 }
 
@@ -40,17 +52,26 @@ impl<V> std::fmt::Debug for ClassCache<V> {
 impl<V: Send + Sync + 'static> ClassCache<V> {
     /// The value of a class, made by `make` if it is not there.
     pub fn get(&self, generation: Generation, class: ClassDigest, make: impl FnOnce() -> V) -> Arc<V> {
-        self.0.get_with((generation, class), || Arc::new(make()))
+        let of = (generation, class);
+        let first = self.first.load();
+        if let Some(first) = first.as_ref().filter(|first| first.of == of) {
+            return Arc::clone(&first.value);
+        }
+        let value = self.kept.get_with(of, || Arc::new(make()));
+        if first.as_ref().is_none_or(|first| first.of.0 < generation) {
+            self.first.store(Some(Arc::new(First { of, value: Arc::clone(&value) })));
+        }
+        value
     }
 
     /// The value of a class, if it is there: for values whose class is fully known only once they were made.
     pub fn find(&self, generation: Generation, class: ClassDigest) -> Option<Arc<V>> {
-        self.0.get(&(generation, class))
+        self.kept.get(&(generation, class))
     }
 
     /// Keeps a value that was made elsewhere.
     pub fn keep(&self, generation: Generation, class: ClassDigest, value: Arc<V>) {
-        self.0.insert((generation, class), value);
+        self.kept.insert((generation, class), value);
     }
 }
 
@@ -68,6 +89,12 @@ mod tests {
         assert_eq!(get(1, 1, "never made"), "a");
         assert_eq!(get(1, 2, "other class"), "other class");
         assert_eq!(get(2, 1, "next generation"), "next generation");
+        assert_eq!(get(1, 1, "never made"), "a", "calls that began before are still served");
+        assert_eq!((get(2, 2, "its other class"), get(2, 1, "-"), get(2, 2, "-")).0, "its other class");
+        assert_eq!(
+            (get(2, 1, "never made"), get(2, 2, "never made")),
+            ("next generation".into(), "its other class".into())
+        );
         assert_eq!(cache.find(Generation(3), [1; 32]), None);
         cache.keep(Generation(3), [1; 32], Arc::new("kept".to_owned()));
         assert_eq!(get(3, 1, "never made"), "kept");

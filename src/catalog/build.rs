@@ -15,7 +15,9 @@ static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug, Default)]
 pub struct Catalog {
     serial: u64,
-    tools: Vec<Tool>,
+    /// Each by itself: a call keeps its tool longer than its view, and a copy would touch a dozen counters that all
+    /// threads share.
+    tools: Vec<Arc<Tool>>,
     by_id: HashMap<ToolId, ToolNo>,
     by_wire_name: HashMap<Arc<str>, ToolNo>,
     by_alias: HashMap<Arc<str>, ToolNo>,
@@ -39,13 +41,18 @@ impl Catalog {
     }
 
     /// The tools in id order, which is the order of their numbers.
-    pub fn tools(&self) -> &[Tool] {
+    pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
 
     /// A tool by number.
     pub fn get(&self, no: ToolNo) -> Option<&Tool> {
-        self.tools.get(no.index())
+        self.tools.get(no.index()).map(|tool| &**tool)
+    }
+
+    /// The same to be kept.
+    pub fn share(&self, no: ToolNo) -> Option<Arc<Tool>> {
+        self.tools.get(no.index()).map(Arc::clone)
     }
 
     /// A tool by its id, its wire name or an alias, spelled exactly.
@@ -57,7 +64,7 @@ impl Catalog {
 
     /// Numbers and tools in id order.
     pub fn iter(&self) -> impl Iterator<Item = (ToolNo, &Tool)> {
-        self.tools.iter().enumerate().map(|(i, t)| (ToolNo(u32::try_from(i).unwrap_or(u32::MAX)), t))
+        self.tools.iter().enumerate().map(|(i, t)| (ToolNo(u32::try_from(i).unwrap_or(u32::MAX)), &**t))
     }
 }
 
@@ -124,7 +131,7 @@ impl CatalogBuilder {
             let no = ToolNo(u32::try_from(catalog.tools.len()).unwrap_or(u32::MAX));
             catalog.by_wire_name.insert(Arc::clone(&tool.wire_name), no);
             catalog.by_id.insert(tool.id.clone(), no);
-            catalog.tools.push(tool);
+            catalog.tools.push(Arc::new(tool));
         }
         // An id that is spelled like another tool's wire name would make a call ambiguous.
         for (no, tool) in catalog.iter() {

@@ -111,7 +111,7 @@ impl Gateway {
             Ok(key) => key.filter(|_| is_outermost),
             Err(e) => return record.refused(e.into()),
         };
-        let mut decided = match self.decided(ctx, view, (no, tool), permit, (&call, is_outermost), withheld) {
+        let mut decided = match self.decided(ctx, view, no, permit, (&call, is_outermost), withheld) {
             Ok(decided) => decided,
             Err(e) => return record.refused(e.into()),
         };
@@ -192,7 +192,7 @@ impl Gateway {
         &self,
         ctx: &RequestContext,
         view: &View,
-        (no, tool): (ToolNo, &Tool),
+        no: ToolNo,
         permit: Permit,
         (call, is_outermost): (&ToolCall, bool),
         withheld: Vec<Arc<str>>,
@@ -205,7 +205,7 @@ impl Gateway {
         Ok(Decided {
             snapshot: Arc::clone(&view.snapshot),
             ctx: ctx.clone(),
-            tool: tool.clone(),
+            tool: view.catalog().share(no).ok_or_else(failure::not_found)?,
             lent: Arc::default(),
             arguments: None,
             projection,

@@ -31,7 +31,7 @@ const SHAPE_INLINE_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct Decided {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) ctx: RequestContext,
-    pub(super) tool: Tool,
+    pub(super) tool: Arc<Tool>,
     pub(super) projection: Option<Arc<Projection>>,
     /// The members of the result that the caller asks for.
     pub(super) fields: Option<Arc<Fields>>,
@@ -218,6 +218,8 @@ impl Decided {
     ) -> Ended {
         tokio::pin!(asking);
         let late = tokio::select! {
+            // What is there is taken, and nothing else is asked then.
+            biased;
             answer = &mut asking => return Ended::Answered(answer),
             () = tokio::time::sleep(left(gateway, deadline)) => Ended::TimedOut,
             () = self.ctx.cancel.cancelled() => Ended::Cancelled,

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use arc_swap::ArcSwapOption;
+
 use super::answer::{Outcome, Vote};
 use super::ballot::{Ballot, Standing, nowhere, vote_of};
 use super::builder::Builder;
@@ -45,6 +47,8 @@ pub(super) struct Inner {
     asks_ownership: bool,
     ledger: Arc<Ledger>,
     compiled: Mutex<VecDeque<Arc<Compiled>>>,
+    /// The newest of them, which nearly every call asks for: read without a lock.
+    newest: ArcSwapOption<Compiled>,
 }
 
 impl Inner {
@@ -150,12 +154,16 @@ impl PolicySet {
     }
 
     pub(super) fn compiled(&self, catalog: &Catalog) -> Arc<Compiled> {
+        if let Some(newest) = self.0.newest.load().as_ref().filter(|c| c.serial == catalog.serial()) {
+            return Arc::clone(newest);
+        }
         let mut kept = self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = kept.iter().find(|c| c.serial == catalog.serial()) {
             return Arc::clone(found);
         }
         let made = Arc::new(Compiled::of(&self.0, catalog));
         kept.push_front(Arc::clone(&made));
+        self.0.newest.store(Some(Arc::clone(&made)));
         kept.truncate(CATALOGS_KEPT);
         made
     }

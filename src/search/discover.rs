@@ -11,7 +11,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 pub use answer::{
     CACHE_TTL_MS, CONTRACT_VERSION, Cache, Cost, Discovery, INVALIDATES_ON, RankingPolicy, Receipt, Row,
@@ -23,7 +23,7 @@ pub use options::{
     Tier,
 };
 
-use crate::catalog::{Tool, ToolSet};
+use crate::catalog::ToolSet;
 use crate::cursor::{BadCursor, Binding, CursorKey, Digest};
 use crate::id::ToolNo;
 
@@ -112,7 +112,8 @@ impl Candidates {
             hasher.update(digest);
         }
         let list: Vec<Candidate> = list.into_iter().map(|(_, c)| c.clone()).collect();
-        let tools = list.iter().enumerate().map(|(no, c)| c.tool(no)).collect::<Result<Vec<Tool>, _>>()?;
+        let tools = list.iter().enumerate().map(|(no, c)| c.tool(no).map(Arc::new));
+        let tools = tools.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             host: list.iter().map(|c| c.signals.values()).collect(),
             index: ToolIndex::of(&tools, ranking),

@@ -1,5 +1,7 @@
 //! The exact-name rule: a tool that the question names comes first, whatever the score says.
 
+use std::sync::Arc;
+
 use super::text;
 use crate::catalog::{Tool, ToolSet};
 use crate::id::ToolNo;
@@ -39,13 +41,13 @@ type Digest = u64;
 pub(super) struct Names(Vec<(Digest, Kind, u32)>);
 
 impl Names {
-    pub(super) fn build(tools: &[Tool]) -> Self {
-        let all: Vec<(u32, &Tool)> = (0u32..).zip(tools).collect();
+    pub(super) fn build(tools: &[Arc<Tool>]) -> Self {
+        let all: Vec<(u32, &Arc<Tool>)> = (0u32..).zip(tools).collect();
         Self::of(Vec::with_capacity(tools.len() * 4), &all)
     }
 
     /// These names and those of some tools.
-    pub(super) fn of(mut names: Vec<(Digest, Kind, u32)>, tools: &[(u32, &Tool)]) -> Self {
+    pub(super) fn of(mut names: Vec<(Digest, Kind, u32)>, tools: &[(u32, &Arc<Tool>)]) -> Self {
         for (no, tool) in tools {
             // Tools that no catalog named (candidates of `discover_tools`) have no id that anyone could know.
             for id in [tool.id.as_str(), &tool.wire_name].into_iter().filter(|_| !tool.wire_name.is_empty()) {

@@ -63,7 +63,7 @@ impl ToolIndex {
     }
 
     /// Indexes tools, numbered as they stand.
-    pub(super) fn of(tools: &[Tool], ranking: &Ranking) -> Self {
+    pub(super) fn of(tools: &[Arc<Tool>], ranking: &Ranking) -> Self {
         let mut analyzer = Analyzer::new();
         let verbs = Verbs::new(ranking, &mut analyzer);
         let mut builder = Builder::new(ranking);
@@ -197,7 +197,7 @@ pub(super) fn fingerprint(tool: &Tool, row: &mut Vec<u8>) -> Fingerprint {
 }
 
 /// The fingerprints of all tools.
-pub(super) fn fingerprints(tools: &[Tool]) -> Vec<Fingerprint> {
+pub(super) fn fingerprints(tools: &[Arc<Tool>]) -> Vec<Fingerprint> {
     let mut row = Vec::new();
     tools.iter().map(|tool| fingerprint(tool, &mut row)).collect()
 }

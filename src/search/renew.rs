@@ -49,7 +49,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(before: &Earlier<'_>, tools: &[Tool]) -> Self {
+    fn of(before: &Earlier<'_>, tools: &[Arc<Tool>]) -> Self {
         let known = before.catalog.map(Catalog::tools).filter(|known| known.len() == before.index.len());
         match known {
             Some(known) => Self::compared(&before.index.fingerprints, known, tools),
@@ -58,7 +58,7 @@ impl Kept {
     }
 
     /// By the tools themselves, both in the order of their ids.
-    fn compared(prints: &[Fingerprint], known: &[Tool], tools: &[Tool]) -> Self {
+    fn compared(prints: &[Fingerprint], known: &[Arc<Tool>], tools: &[Arc<Tool>]) -> Self {
         let (mut out, mut row, mut at) = (Self::default(), Vec::new(), 0);
         for tool in tools {
             while known.get(at).is_some_and(|k| k.id < tool.id) {
@@ -72,7 +72,7 @@ impl Kept {
     }
 
     /// By their fingerprints.
-    fn hashed(prints: &[Fingerprint], tools: &[Tool]) -> Self {
+    fn hashed(prints: &[Fingerprint], tools: &[Arc<Tool>]) -> Self {
         let old: HashMap<&Fingerprint, u32> = prints.iter().zip(0..).collect();
         let prints = fingerprints(tools);
         let was = prints.iter().map(|print| old.get(print).copied().unwrap_or(GONE)).collect();
@@ -137,7 +137,7 @@ impl ToolIndex {
     }
 }
 
-fn merged(before: &ToolIndex, kept: Kept, tools: &[Tool], ranking: Arc<Ranking>) -> ToolIndex {
+fn merged(before: &ToolIndex, kept: Kept, tools: &[Arc<Tool>], ranking: Arc<Ranking>) -> ToolIndex {
     let mut analyzer = Analyzer::new();
     let verbs = Verbs::new(&ranking, &mut analyzer);
     let mut builder = Builder::new(&ranking);
@@ -259,7 +259,7 @@ impl super::trigram::Trigrams {
 
 impl Names {
     /// These under the tools' new numbers, with the names of tools that are new.
-    fn with(&self, fresh: &[(u32, &Tool)], moves: &Moves) -> Self {
+    fn with(&self, fresh: &[(u32, &Arc<Tool>)], moves: &Moves) -> Self {
         let stays = self.entries().filter_map(|(digest, kind, no)| Some((digest, kind, moves.get(no)?)));
         Self::of(stays.collect(), fresh)
     }

@@ -93,7 +93,7 @@ pub fn build_over(
     if broken {
         return None;
     }
-    let digests: Vec<Digest> = catalog.tools().iter().map(digest::of_tool).collect();
+    let digests: Vec<Digest> = catalog.tools().iter().map(|tool| digest::of_tool(tool)).collect();
     let contracts = contracts(&catalog, &digests, previous);
     let ranked = digest::of_ranked(&catalog, &digests, &digest::of_files(&[&home.ranking, &home.synonyms]));
     let index = match previous.filter(|p| p.ranked == ranked) {

@@ -86,7 +86,8 @@ async fn connection(
         if let Some(pause) = lock(&pause).take() {
             Pause::ended(pause);
         }
-        let answered = front.clone().answer(request.map(Body::new));
+        // Boxed at once: hyper moves what it is given several times, and this is two kilobytes.
+        let answered = Box::pin(front.clone().answer(request.map(Body::new)));
         let (habit, pause) = (&habit, &pause);
         async move {
             let response = answered.await;

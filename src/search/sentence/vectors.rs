@@ -91,7 +91,7 @@ impl Vectors {
     /// The catalog's tools whose vectors are not known.
     pub fn wanted(&self, catalog: &Catalog) -> Vec<Wanted> {
         let mut seen = HashSet::new();
-        let wanted = |tool: &Tool| {
+        let wanted = |tool: &Arc<Tool>| {
             let text = fields::sentence(tool);
             let key = key(&self.model, &text);
             (!self.known.contains_key(&key) && seen.insert(key)).then_some(Wanted { key, text })
