@@ -258,9 +258,7 @@ fn write_value(value: &Value, sorted: bool, out: &mut String) {
 }
 
 fn write_string(text: &str, out: &mut String) {
-    // Without a branch per byte, so that many are looked at together.
-    let is_escaped = |b: &u8| *b < b' ' || *b == b'"' || *b == b'\\';
-    if text.as_bytes().iter().fold(false, |any, b| any | is_escaped(b)) {
+    if walk::special::<true>(text.as_bytes(), 0) < text.len() {
         out.push_str(&to_text(text));
         return;
     }

@@ -10,6 +10,9 @@ use http_body_util::BodyExt as _;
 
 use crate::limits::{REQUEST_BODY_BYTES_MAX, REQUEST_BODY_DRAIN_BYTES, REQUEST_BODY_TIME};
 
+/// Room taken at once for a body that comes in pieces: what a client announces, it need not send.
+const ROOM_AT_ONCE: usize = 64 * 1024;
+
 /// Why there is no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyRefusal {
@@ -39,7 +42,8 @@ async fn within<T>(
 }
 
 async fn collect(mut body: Body, announced: usize) -> Result<Bytes, BodyRefusal> {
-    let mut kept = BytesMut::with_capacity(announced.min(REQUEST_BODY_BYTES_MAX).min(64 * 1024));
+    // Most bodies come in one piece, which is taken as it is.
+    let (mut whole, mut kept) = (None, BytesMut::new());
     let mut seen = 0usize;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return Err(BodyRefusal::Broken) };
@@ -48,13 +52,22 @@ async fn collect(mut body: Body, announced: usize) -> Result<Bytes, BodyRefusal>
         if seen > REQUEST_BODY_DRAIN_BYTES {
             return Err(BodyRefusal::TooLarge);
         }
-        if seen <= REQUEST_BODY_BYTES_MAX {
-            kept.extend_from_slice(&data);
+        if seen > REQUEST_BODY_BYTES_MAX {
+            (whole, kept) = (None, BytesMut::new());
+        } else if whole.is_none() && kept.is_empty() {
+            whole = Some(data);
         } else {
-            kept = BytesMut::new();
+            if let Some(first) = whole.take() {
+                kept.reserve(announced.min(REQUEST_BODY_BYTES_MAX).min(ROOM_AT_ONCE));
+                kept.extend_from_slice(&first);
+            }
+            kept.extend_from_slice(&data);
         }
     }
-    if seen > REQUEST_BODY_BYTES_MAX { Err(BodyRefusal::TooLarge) } else { Ok(kept.freeze()) }
+    if seen > REQUEST_BODY_BYTES_MAX {
+        return Err(BodyRefusal::TooLarge);
+    }
+    Ok(whole.unwrap_or_else(|| kept.freeze()))
 }
 
 #[cfg(test)]
@@ -71,6 +84,15 @@ mod tests {
         let flood =
             futures_util::stream::repeat(Ok::<_, std::convert::Infallible>(Bytes::from(vec![b'x'; 1 << 20])));
         assert_eq!(read(&headers, Body::from_stream(flood)).await, Err(BodyRefusal::TooLarge));
+    }
+
+    #[tokio::test]
+    async fn a_body_is_whole_however_many_pieces_it_comes_in() {
+        for pieces in [&[][..], &["a"], &["", "a"], &["a", ""], &["a", "b"], &["", "a", "bc", "", "d"]] {
+            let stream = futures_util::stream::iter(pieces.iter().map(|p| Ok::<_, std::io::Error>(*p)));
+            let read = read(&HeaderMap::new(), Body::from_stream(stream)).await;
+            assert_eq!(read, Ok(Bytes::from(pieces.concat())), "{pieces:?}");
+        }
     }
 
     #[tokio::test]
