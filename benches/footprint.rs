@@ -17,11 +17,12 @@
 mod support;
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use support::{Client, home, start_docent};
+use support::{Client, DOCENT, home, start_docent};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -50,7 +51,7 @@ async fn waiting_jobs(jobs: usize) {
                 .to_owned(),
         ),
     ]);
-    let (process, address) = start_docent(home.path(), "prog_sleep").await;
+    let (process, address) = start_docent(Command::new(DOCENT), home.path(), "prog_sleep").await;
     let pid = process.0.id();
     let mut client = Client::connect(&address).await;
     client.open_session().await;
@@ -132,7 +133,7 @@ async fn measure() {
         ),
     ]);
     let start = Instant::now();
-    let (process, address) = start_docent(home.path(), "docent_search_tools").await;
+    let (process, address) = start_docent(Command::new(DOCENT), home.path(), "docent_search_tools").await;
     println!("first page after {} ms from the start of the process", start.elapsed().as_millis());
     println!("memory after the first page: {:.0} MiB", rss(process.0.id()));
     let mut client = Client::connect(&address).await;

@@ -2,7 +2,11 @@
 //!
 //! `cargo bench --bench proxy` starts the upstream and `docent serve` as processes of their own, checks every
 //! answer, and prints p50 and p99 of both and their ratio at 1 and 32 clients, on both wires, with the number
-//! of requests the upstream saw per call. Budgets stand in `benches/README.md`.
+//! of requests the upstream saw per call. Budgets stand in `benches/README.md`. With `AGAINST=<another docent>` it
+//! compares two builds instead, by the processor time that a call takes of each.
+//!
+//! Client and upstream are kept on a core each (Linux, `taskset`), docent is not: left alone, the system puts both on
+//! one core in one run, where a direct call takes half of what it takes in the next. `CORES=any` leaves it to that.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,10 +18,11 @@
     reason = "a measuring program, not the server"
 )]
 
+mod cores;
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -36,17 +41,29 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use support::{Client, Killed, home, start_docent};
+use cores::{Core, on_cores, stay_on_the_first_core};
+use support::{Client, DOCENT, Killed, home, start_docent};
 
 const ROUNDS: usize = 5;
 /// Calls of one client in a round.
 const CALLS: usize = 4_000;
 
 fn main() {
+    let is_upstream = std::env::args().nth(1).as_deref() == Some("upstream");
+    if !is_upstream && std::env::var("CORES").as_deref() != Ok("any") {
+        let apart = stay_on_the_first_core();
+        println!(
+            "client and upstream {}\n",
+            if apart { "on a core each" } else { "wherever the system puts them" }
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     match std::env::args().nth(1).as_deref() {
         Some("upstream") => runtime.block_on(upstream()),
-        _ => runtime.block_on(compare()),
+        _ => match std::env::var("AGAINST") {
+            Ok(other) => runtime.block_on(versus(&other)),
+            Err(_) => runtime.block_on(compare()),
+        },
     }
 }
 
@@ -106,6 +123,58 @@ fn call_body(tool: &str, text: &str, stateless: bool) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
+/// Rounds of two builds in turns, and calls of each round.
+const PAIRS: usize = 30;
+const PAIR_CALLS: usize = 4_000;
+
+/// Nanoseconds of processor time that a process has taken (Linux: `schedstat` of its threads).
+fn processor_time(of: &Killed) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", of.0.id())).unwrap();
+    let taken = |task: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    tasks.filter_map(taken).sum()
+}
+
+/// This build and another in turns at 32 clients: what a call takes of the processor, which a neighbour on the machine
+/// disturbs less than latencies, and what it disturbs, it disturbs in both.
+async fn versus(other: &str) {
+    let (_upstream, direct) = start_upstream();
+    let homes = [home_for(&direct), home_for(&direct)];
+    let own = start_docent(on_cores(Core::Any, DOCENT), homes[0].path(), "lean_echo").await;
+    let theirs = start_docent(on_cores(Core::Any, other), homes[1].path(), "lean_echo").await;
+    println!(
+        "| wire | µs of CPU a call, this build | {other} | this of that, quartiles |\n|---|---|---|---|"
+    );
+    for stateless in [false, true] {
+        let mut rounds = Vec::with_capacity(PAIRS);
+        for round in 0..=PAIRS {
+            let mut of = [0.0; 2];
+            for side in [round % 2, (round + 1) % 2] {
+                let (process, address) = [&own, &theirs][side];
+                let before = processor_time(process);
+                load(address, "lean_echo", 32, PAIR_CALLS, stateless).await;
+                of[side] = (processor_time(process) - before) as f64 / 1e3 / PAIR_CALLS as f64;
+            }
+            rounds.push(of);
+        }
+        // The first round warms both.
+        let sorted = |what: &dyn Fn(&[f64; 2]) -> f64| {
+            let mut all: Vec<f64> = rounds.iter().skip(1).map(what).collect();
+            all.sort_by(f64::total_cmp);
+            [all[PAIRS / 4], all[PAIRS / 2], all[PAIRS * 3 / 4]]
+        };
+        let [low, ratio, high] = sorted(&|of| of[0] / of[1]);
+        println!(
+            "| {} | {:.1} | {:.1} | {ratio:.3} ({low:.3} to {high:.3}) |",
+            if stateless { "stateless" } else { "session" },
+            sorted(&|of| of[0])[1],
+            sorted(&|of| of[1])[1],
+        );
+    }
+}
+
 /// Runs `calls` calls over `clients` connections; sorted latencies in microseconds.
 async fn load(address: &str, tool: &str, clients: usize, calls: usize, stateless: bool) -> Vec<u64> {
     let mut jobs = Vec::new();
@@ -160,7 +229,8 @@ async fn count(address: &str) -> u64 {
 }
 
 fn start_upstream() -> (Killed, String) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let program = std::env::current_exe().unwrap();
+    let mut child = on_cores(Core::Only(1), program.to_str().unwrap())
         .arg("upstream")
         .stdout(Stdio::piped())
         .spawn()
@@ -211,7 +281,7 @@ async fn compare() {
         at(&typed, 50)
     );
     let home = home_for(&direct);
-    let (_docent, through) = start_docent(home.path(), "lean_echo").await;
+    let (_docent, through) = start_docent(on_cores(Core::Any, DOCENT), home.path(), "lean_echo").await;
     println!(
         "| clients | wire | direct p50 / p99 µs | through docent p50 / p99 µs | ratio of p50 | upstream requests per call |"
     );

@@ -101,12 +101,14 @@ pub(crate) fn home(files: &[(&str, String)]) -> tempfile::TempDir {
     home
 }
 
+/// The program that this run was built with.
+pub(crate) const DOCENT: &str = env!("CARGO_BIN_EXE_docent");
+
 /// Starts `docent serve` on a free port and waits until its list holds `tool`.
-pub(crate) async fn start_docent(home: &Path, tool: &str) -> (Killed, String) {
+pub(crate) async fn start_docent(mut program: Command, home: &Path, tool: &str) -> (Killed, String) {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_docent"));
-    command.args(["serve", "--listen", &address, "--home"]).arg(home).arg("--data").arg(home.join("data"));
-    let child = Killed(command.stderr(Stdio::null()).spawn().unwrap());
+    program.args(["serve", "--listen", &address, "--home"]).arg(home).arg("--data").arg(home.join("data"));
+    let child = Killed(program.stderr(Stdio::null()).spawn().unwrap());
     for _ in 0..1_000 {
         if TcpStream::connect(&address).await.is_ok() {
             let mut client = Client::connect(&address).await;
