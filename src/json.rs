@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 pub use exact::{inexact_number, parse_exact, parse_exact_bytes, quote_inexact};
-pub use shallow::{Shallow, members, members_of, unescaped};
+pub use shallow::{Shallow, members_of, unescaped, walk_members};
 
 use crate::limits::JSON_DEPTH_MAX;
 

@@ -76,6 +76,10 @@ pub const SESSIONS_PER_CALLER_MAX: usize = 1_000;
 pub const SESSION_IDLE: Duration = Duration::from_mins(30);
 /// Event streams (GET and `subscriptions/listen`) of one caller at once.
 pub const STREAMS_PER_CALLER_MAX: usize = 100;
+/// Members of an object, or elements of a list, that are found without reading what is below: the parameters of a message,
+/// the blocks of a result. Each takes up to a hundred bytes however short it is, so that a body of nothing else would
+/// take fifty times itself; no tool has as many.
+pub const LEVEL_ITEMS_MAX: usize = 20_000;
 /// Messages of one 2025-03-26 batch.
 pub const BATCH_MESSAGES_MAX: usize = 64;
 /// A child process without calls is stopped after this long (*default* of `idle_seconds`).

@@ -8,28 +8,41 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::walk::{NotJson, Walk};
+use crate::limits::LEVEL_ITEMS_MAX;
 
-/// The members of an object in order, repeated names included, each name without its quotes. They are found by a walk,
-/// which passes long texts faster than the parser. `None` where a name has an escape, and where the text is no object
-/// or no JSON: then the parser is to be asked, whose message is told.
-pub fn members(text: &str) -> Option<Vec<(&str, &str)>> {
-    let mut walk = Walk::new(text);
-    let found = members_of(&mut walk).ok()?;
-    walk.end().ok().map(|()| found)
+/// Steps over an object and gives its members in order, repeated names included, each name without its quotes: long texts
+/// are passed faster than the parser passes them. An error also where a name has an escape, or there are more than
+/// [`LEVEL_ITEMS_MAX`] members: then the parser is to be asked, whose message is told.
+pub fn members_of<'a>(walk: &mut Walk<'a>) -> Result<Vec<(&'a str, &'a str)>, NotJson> {
+    let mut found = Vec::new();
+    each_member(walk, |walk, name| {
+        if found.len() == LEVEL_ITEMS_MAX {
+            return Err(NotJson);
+        }
+        found.push((name, walk.skip()?));
+        Ok(())
+    })?;
+    Ok(found)
 }
 
-/// Steps over an object and gives its members likewise.
-pub fn members_of<'a>(walk: &mut Walk<'a>) -> Result<Vec<(&'a str, &'a str)>, NotJson> {
+/// Goes through the members of the object that a text is: `member` has the name of each and steps over its value.
+/// `None` where the parser is to be asked, as above.
+pub fn walk_members<'a>(
+    text: &'a str,
+    member: impl FnMut(&mut Walk<'a>, &'a str) -> Result<(), NotJson>,
+) -> Option<()> {
+    let mut walk = Walk::new(text);
+    each_member(&mut walk, member).and_then(|()| walk.end()).ok()
+}
+
+fn each_member<'a>(
+    walk: &mut Walk<'a>,
+    mut member: impl FnMut(&mut Walk<'a>, &'a str) -> Result<(), NotJson>,
+) -> Result<(), NotJson> {
     if walk.peek() != b'{' {
         return Err(NotJson);
     }
-    let mut found = Vec::new();
-    walk.members(|walk, name| {
-        let name = unescaped(name).ok_or(NotJson)?;
-        found.push((name, walk.skip()?));
-        Ok::<(), NotJson>(())
-    })?;
-    Ok(found)
+    walk.members(|walk, name| member(walk, unescaped(name).ok_or(NotJson)?))
 }
 
 /// A JSON text's own text, where nothing in it is escaped; `None` also for what is no text.
@@ -59,6 +72,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Shallow<'a> {
     }
 }
 
+/// Refuses one more than [`LEVEL_ITEMS_MAX`].
+fn bounded<E: serde::de::Error>(found: usize) -> Result<(), E> {
+    let full =
+        || E::custom(format_args!("more than {LEVEL_ITEMS_MAX} members or elements stand in one place"));
+    (found < LEVEL_ITEMS_MAX).then_some(()).ok_or_else(full)
+}
+
 /// A member's name: within a `Cow` of its own serde borrows, within a tuple it always copies.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -75,6 +95,7 @@ impl<'de> Visitor<'de> for OneLevel {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut members = Vec::new();
         while let Some((name, value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+            bounded(members.len())?;
             members.push((name.0, value));
         }
         Ok(Shallow::Object(members))
@@ -83,6 +104,7 @@ impl<'de> Visitor<'de> for OneLevel {
     fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Self::Value, S::Error> {
         let mut elements = Vec::new();
         while let Some(element) = list.next_element()? {
+            bounded(elements.len())?;
             elements.push(element);
         }
         Ok(Shallow::List(elements))
@@ -125,13 +147,27 @@ mod tests {
             text in "[{][ \n]?(\"(a|b|\\\\u0061|é)?\" ?: ?(1|-2.5|\"x\\\\\"y\"|\\[1, 2\\]|[{]\"c\":0[}]|nul|null),?){0,4}[}] ?x?",
         ) {
             let parsed = serde_json::from_str::<Shallow<'_>>(&text).ok();
-            let found = members(&text);
+            let mut walk = Walk::new(&text);
+            let found = members_of(&mut walk).ok().filter(|_| walk.end().is_ok());
             prop_assert!(found.is_some() || parsed.is_none() || text.contains("\\u0061"), "{} is passed over", text);
             if let Some(found) = found {
                 let Some(Shallow::Object(parsed)) = parsed else { panic!("{text} is no object") };
                 let parsed: Vec<_> = parsed.iter().map(|(name, value)| (&**name, value.get())).collect();
                 prop_assert_eq!(found, parsed);
             }
+        }
+    }
+
+    #[test]
+    fn a_level_is_bounded_and_the_parser_says_so() {
+        for (open, item, close) in [('{', "\"a\":1", '}'), ('[', "1", ']')] {
+            let text = |items: usize| format!("{open}{}{close}", vec![item; items].join(","));
+            let (most, more) = (text(LEVEL_ITEMS_MAX), text(LEVEL_ITEMS_MAX + 1));
+            assert!(serde_json::from_str::<Shallow<'_>>(&most).is_ok());
+            let refused = serde_json::from_str::<Shallow<'_>>(&more).unwrap_err().to_string();
+            assert!(refused.contains("more than 20000 members or elements"), "{refused}");
+            assert_eq!(members_of(&mut Walk::new(&most)).is_ok(), open == '{');
+            assert!(members_of(&mut Walk::new(&more)).is_err());
         }
     }
 

@@ -2,6 +2,7 @@
 //! echoed byte for byte. It knows no method and no era.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -86,6 +87,11 @@ impl Params {
 
     /// Whether a member stands there more than once, which no method takes.
     pub(super) fn repeats(&self) -> bool {
+        // Few names are compared sooner than hashed; many would be compared for a second.
+        if self.members.len() > NAMES_COMPARED_MAX {
+            let mut seen = HashSet::with_capacity(self.members.len());
+            return !self.members.iter().all(|(name, _)| seen.insert(name));
+        }
         self.members
             .iter()
             .enumerate()
@@ -115,6 +121,8 @@ impl Params {
     }
 }
 
+/// Up to so many names, each is compared with each.
+const NAMES_COMPARED_MAX: usize = 16;
 /// Signs that a member is written with: quotes, colon, comma, and room for the braces.
 const MEMBER_SIGNS: usize = 6;
 
@@ -215,14 +223,10 @@ impl<'a> Given<'a> {
 impl<'a> Envelope<'a> {
     /// By a walk. `None` where the parser is to be asked, for the escapes in a name or for its message.
     fn walked(text: &'a str) -> Option<Self> {
-        let mut walk = Walk::new(text);
-        if walk.peek() != b'{' {
-            return None;
-        }
         let mut found = Self::default();
         let (mut jsonrpc, mut method, mut params) = (None, None, None);
-        let read = walk.members(|walk, name| {
-            let member = match json::unescaped(name).ok_or(NotJson)? {
+        json::walk_members(text, |walk, name| {
+            let member = match name {
                 "params" => {
                     let given = Given::walked(walk)?;
                     return params.replace(given).map_or(Ok(()), |_twice| Err(NotJson));
@@ -235,8 +239,7 @@ impl<'a> Envelope<'a> {
                 _ => return walk.skip().map(drop),
             };
             member.replace(walk.skip()?).map_or(Ok(()), |_twice| Err(NotJson))
-        });
-        read.and_then(|()| walk.end()).ok()?;
+        })?;
         let plain = |raw| Some(Cow::Borrowed(json::unescaped(raw)?));
         found.jsonrpc = Some(plain(jsonrpc?)?);
         if let Some(method) = method {
@@ -456,6 +459,35 @@ mod tests {
         let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"x\ny"}}}"#;
         let Some(Envelope { params: Given::Members(members), .. }) = Envelope::walked(text) else { panic!() };
         assert_eq!(members, [("name".into(), r#""t""#), ("arguments".into(), r#"{"a":"x\ny"}"#)]);
+    }
+
+    #[test]
+    fn parameters_are_bounded_in_number() {
+        let body = |count: usize| {
+            let params = vec![r#""a":1"#; count].join(",");
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{{params}}}}}"#)
+        };
+        let most = body(crate::limits::LEVEL_ITEMS_MAX);
+        let Ok(Incoming::One(Message::Request { params, .. })) = decode(most.as_bytes(), most.len()) else {
+            panic!("as many are taken")
+        };
+        assert!(params.repeats());
+        let names: Vec<String> = (0..100).map(|n| format!(r#""a{n}":1"#)).collect();
+        let body_of = |names: &[String]| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{{{}}}}}"#, names.join(","))
+        };
+        for (take, again) in [(15, false), (15, true), (100, false), (100, true)] {
+            let mut names = names[..take].to_vec();
+            names.extend(again.then(|| names[3].clone()));
+            let Ok(Incoming::One(Message::Request { params, .. })) = decode_text(&body_of(&names)) else {
+                panic!()
+            };
+            assert_eq!(params.repeats(), again, "{take}");
+        }
+        let more = body(crate::limits::LEVEL_ITEMS_MAX + 1);
+        let fault = decode(more.as_bytes(), more.len()).unwrap_err();
+        assert_eq!(fault.error.code, INVALID_REQUEST);
+        assert!(fault.error.message.contains("more than 20000 members"), "{}", fault.error.message);
     }
 
     #[test]

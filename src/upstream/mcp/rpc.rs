@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::json;
+use crate::json::walk::NotJson;
 use crate::upstream::{ErrorSource, Retry, UpstreamError, text};
 
 /// The newest revision of the session wire.
@@ -18,7 +19,7 @@ pub(super) const STATELESS_VERSION: &str = "2026-07-28";
 const MESSAGE_BYTES: usize = 1024;
 
 /// One message of the other side, its members as they stand in it; one that is `null` is as one that is not there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Message<'a> {
     pub(super) id: Option<&'a str>,
     pub(super) method: Option<Cow<'a, str>>,
@@ -84,35 +85,30 @@ impl Message<'_> {
 
     /// By a walk, which is all that most messages take; what it does not take for one is read by the parser.
     fn read(text: &str) -> Option<Message<'_>> {
-        let walked = json::members(text).and_then(|members| Message::of(&members));
-        walked.or_else(|| Message::parsed(text))
+        Message::walked(text).or_else(|| Message::parsed(text))
     }
 
     /// `None` where a member repeats, or the method is no plain text.
-    fn of<'a>(members: &[(&str, &'a str)]) -> Option<Message<'a>> {
-        let (mut message, mut method) = (Message::default(), None);
-        for (name, value) in members {
-            let member = match *name {
-                "id" => &mut message.id,
+    fn walked(text: &str) -> Option<Message<'_>> {
+        let [mut id, mut method, mut params, mut result, mut error] = [None; 5];
+        json::walk_members(text, |walk, name| {
+            let member = match name {
+                "id" => &mut id,
                 "method" => &mut method,
-                "params" => &mut message.params,
-                "result" => &mut message.result,
-                "error" => &mut message.error,
-                _ => continue,
+                "params" => &mut params,
+                "result" => &mut result,
+                "error" => &mut error,
+                _ => return walk.skip().map(drop),
             };
-            if member.replace(*value).is_some() {
-                return None;
-            }
-        }
-        for member in
-            [&mut message.id, &mut method, &mut message.params, &mut message.result, &mut message.error]
-        {
-            *member = member.filter(|value| *value != "null");
-        }
-        if let Some(method) = method {
-            message.method = Some(Cow::Borrowed(json::unescaped(method)?));
-        }
-        Some(message)
+            member.replace(walk.skip()?).map_or(Ok(()), |_twice| Err(NotJson))
+        })?;
+        let [id, method, params, result, error] =
+            [id, method, params, result, error].map(|member| member.filter(|value| *value != "null"));
+        let method = match method {
+            Some(text) => Some(Cow::Borrowed(json::unescaped(text)?)),
+            None => None,
+        };
+        Some(Message { id, method, params, result, error })
     }
 
     fn parsed(text: &str) -> Option<Message<'_>> {
