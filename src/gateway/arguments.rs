@@ -13,6 +13,8 @@ use crate::schema::{SchemaProblem, SchemaText, Validators};
 const POINTER_BYTES_MAX: usize = 120;
 /// Bytes of one problem's text: an `enum` of a thousand words says enough at its beginning.
 const PROBLEM_BYTES_MAX: usize = 300;
+/// Problems that are told one by one; of the others their number. A caller can send as many as a body holds.
+const PROBLEMS_TOLD_MAX: usize = 16;
 
 /// Checks arguments. `Err` is the finished answer; a schema that cannot be compiled lets them pass, since
 /// the upstream has the last word anyway. What stands at one of `places` is put in later (a file) and not judged.
@@ -48,11 +50,14 @@ fn is_at(pointer: &str, place: &str) -> bool {
 }
 
 fn refusal(tool: &str, schema: &Value, arguments: &Object, problems: Vec<SchemaProblem>) -> ToolError {
-    let mut found = unknown_keys(schema, arguments);
+    let (mut found, more) = unknown_keys(schema, arguments);
     found.extend(missing_keys(schema, arguments));
     // What the root says about unknown and missing keys has been said better above.
     let said = !found.is_empty();
     found.extend(problems.into_iter().filter(|p| !(said && p.pointer.is_empty())));
+    let more = more + found.len().saturating_sub(PROBLEMS_TOLD_MAX);
+    found.truncate(PROBLEMS_TOLD_MAX);
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
     let text: Vec<String> = found.iter().map(sentence).collect();
     let list: Vec<Value> = found
         .iter()
@@ -61,11 +66,17 @@ fn refusal(tool: &str, schema: &Value, arguments: &Object, problems: Vec<SchemaP
     let field = found.first().map(|p| cut(&p.pointer, POINTER_BYTES_MAX).to_owned()).unwrap_or_default();
     let mut error = ToolError::new(
         ErrorCode::InvalidArgument,
-        format!("The arguments of `{tool}` do not fit: {}. Correct them and call again.", text.join("; ")),
+        format!(
+            "The arguments of `{tool}` do not fit: {}{rest}. Correct them and call again.",
+            text.join("; ")
+        ),
     )
     .field(field);
     if list.len() > 1 {
-        error = error.details(json!({ "problems": list }));
+        error = error.details(match more {
+            0 => json!({ "problems": list }),
+            _ => json!({ "problems": list, "more": more }),
+        });
     }
     error
 }
@@ -83,17 +94,19 @@ fn pointer(key: &str) -> String {
     format!("/{}", json::pointer_token(key))
 }
 
-fn unknown_keys(schema: &Value, arguments: &Object) -> Vec<SchemaProblem> {
+/// The first unknown keys, and how many more there are.
+fn unknown_keys(schema: &Value, arguments: &Object) -> (Vec<SchemaProblem>, usize) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let open = schema.get("additionalProperties") != Some(&Value::Bool(false))
         || schema.get("patternProperties").is_some();
     if open {
-        return Vec::new();
+        return (Vec::new(), 0);
     }
     let known: Vec<&str> = properties.into_iter().flat_map(|p| p.keys().map(String::as_str)).collect();
-    arguments
-        .keys()
-        .filter(|key| !known.contains(&key.as_str()))
+    let mut unknown = arguments.keys().filter(|key| !properties.is_some_and(|p| p.contains_key(*key)));
+    let told = unknown
+        .by_ref()
+        .take(PROBLEMS_TOLD_MAX)
         .map(|key| {
             let near = did_you_mean(key, known.iter().copied().filter(|k| !arguments.contains_key(*k)));
             let message = match near {
@@ -103,7 +116,8 @@ fn unknown_keys(schema: &Value, arguments: &Object) -> Vec<SchemaProblem> {
             };
             SchemaProblem { pointer: pointer(key), message }
         })
-        .collect()
+        .collect();
+    (told, unknown.count())
 }
 
 fn missing_keys(schema: &Value, arguments: &Object) -> Vec<SchemaProblem> {
@@ -150,6 +164,19 @@ mod tests {
         assert!(e.message.contains("`/limit`: ") && e.message.contains("`/a~1b/0`: "), "{e}");
         assert!(!e.message.contains("s3cret"), "{e}");
         assert_eq!(e.details.unwrap()["problems"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn however_many_problems_there_are_the_answer_is_short_and_says_so() {
+        let flood: Object = (0..5_000).map(|n| (format!("{n:0>200}"), json!(1))).collect();
+        let e = error(&Value::Object(flood));
+        assert!(e.message.ends_with("; and 4985 more. Correct them and call again."), "{}", e.message);
+        assert!(e.message.len() < 8_000, "{} bytes", e.message.len());
+        let details = e.details.unwrap();
+        assert_eq!(details["problems"].as_array().unwrap().len(), PROBLEMS_TOLD_MAX);
+        // 5,000 unknown ones and a missing one.
+        assert_eq!(details["more"], 5_001 - PROBLEMS_TOLD_MAX);
+        assert_eq!(error(&json!({"a": 1})).details.unwrap().get("more"), None);
     }
 
     #[test]
