@@ -76,6 +76,11 @@ pub fn essence(text: &str) -> Option<String> {
     (plain.len() <= 127 && token(kind) && token(sub)).then_some(plain)
 }
 
+/// Whether a header names this media type, whatever its case and its parameters (RFC 9110 §8.3.1).
+pub fn is(header: &str, mime: &str) -> bool {
+    header.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(mime)
+}
+
 /// A name without folders, without characters that a shell, a file system or a header may take for something
 /// else, and never empty or hidden.
 pub fn safe_name(name: &str) -> String {
@@ -131,6 +136,19 @@ mod tests {
         }
         let long = safe_name(&format!("{}.tar.gz", "x".repeat(500)));
         assert!(long.len() <= NAME_BYTES_MAX && long.get(long.len() - 3..) == Some(".gz"));
+    }
+
+    #[test]
+    fn a_type_is_told_from_others_whatever_its_case_and_parameters() {
+        for (header, same) in [
+            ("application/json", true),
+            (" Application/JSON ; charset=utf-8", true),
+            ("application/json-seq", false),
+            ("text/plain; a=application/json", false),
+            ("", false),
+        ] {
+            assert_eq!(is(header, "application/json"), same, "{header:?}");
+        }
     }
 
     #[test]

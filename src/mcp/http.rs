@@ -19,6 +19,7 @@ use super::headers::{Headers, PROTOCOL_VERSION, SESSION_ID};
 use super::revision::Revision;
 use super::streams::Messages;
 use crate::gateway::RequestContext;
+use crate::media;
 use crate::policy::{DiscoveryMode, Principal, ScopeChallenge};
 
 /// A request as `transport` found it.
@@ -134,10 +135,8 @@ impl HttpRequest<'_> {
 
     /// Whether `Accept` names event streams, not merely anything.
     fn asks_for_events(&self) -> bool {
-        const EVENTS: &str = "text/event-stream";
         let lines = self.headers.list("accept");
-        let mut ranges = lines.iter().flat_map(|line| line.split(','));
-        ranges.any(|r| r.trim().get(..EVENTS.len()).is_some_and(|named| named.eq_ignore_ascii_case(EVENTS)))
+        lines.iter().flat_map(|line| line.split(',')).any(|range| media::is(range, "text/event-stream"))
     }
 
     fn names_stateless_version(&self) -> bool {

@@ -28,6 +28,7 @@ use crate::gateway::{Gateway, challenge_error};
 use crate::id::Scope;
 use crate::json::{self, JsonError};
 use crate::limits::REQUEST_BODY_BYTES_MAX;
+use crate::media;
 use crate::policy::{Principal, RuleRef, ScopeChallenge};
 
 /// The scope that opens the paths of the console.
@@ -67,9 +68,8 @@ pub(super) async fn object(headers: &HeaderMap, body: Body) -> Result<json::Obje
     let refuse = |status, message: String| {
         Refusal::from(failure(status, &ToolError::new(ErrorCode::InvalidArgument, message)))
     };
-    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
-        text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-    });
+    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let is_json = kind.is_some_and(|kind| media::is(kind, "application/json"));
     let bytes = body::read(headers, body).await.map_err(|why| match why {
         BodyRefusal::TooLarge => refuse(413, format!("A body has at most {REQUEST_BODY_BYTES_MAX} bytes.")),
         BodyRefusal::TooSlow => refuse(408, "The body did not arrive in time.".to_owned()),

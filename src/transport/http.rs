@@ -25,6 +25,7 @@ use super::{admin, api, jobs};
 use crate::auth::AuthRefusal;
 use crate::limits::REQUEST_BODY_BYTES_MAX;
 use crate::mcp::{Header, Headers, HttpReply, HttpRequest, Mcp, refusal};
+use crate::media;
 use crate::policy::{DiscoveryMode, Principal};
 
 #[derive(Debug)]
@@ -208,9 +209,8 @@ async fn post_message(
     headers: &HeaderMap,
     body: Body,
 ) -> HttpReply {
-    let is_json = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|text| {
-        text.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
-    });
+    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
+    let is_json = kind.is_some_and(|kind| media::is(kind, "application/json"));
     let read = body::read(headers, body).await;
     match read {
         Ok(_) if !is_json => refusal(415, "`Content-Type` must be `application/json`"),
