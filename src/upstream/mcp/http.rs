@@ -550,3 +550,18 @@ impl HttpLink {
         Ok(Listened::ToItsEnd)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_events_is_one_however_its_type_is_written() {
+        for kind in ["text/event-stream", "Text/Event-Stream", "text/event-stream; charset=utf-8"] {
+            assert!(is_events(Some(kind)), "{kind}");
+        }
+        for kind in [None, Some(""), Some("text"), Some("application/json"), Some("text/événement")] {
+            assert!(!is_events(kind), "{kind:?}");
+        }
+    }
+}
